@@ -1,0 +1,21 @@
+"""Predict, measure, confirm and audit attention scores."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# Name -> module. Looked up on first use, so that `import analysis` costs no SciPy, SymPy or matplotlib.
+_EXPORTS: dict[str, str] = {}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(f"analysis.{_EXPORTS[name]}"), name)
+    raise AttributeError(f"module 'analysis' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Audit tensors, callables and live models."""

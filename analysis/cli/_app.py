@@ -1,0 +1,108 @@
+"""What all commands share: the application, its error boundary and its output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import click
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="attnsym",
+    help="Derive, predict, measure and audit the scores of scaled dot-product attention.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Number = TypeVar("Number", int, float)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+EXIT_FAILED_VERDICT = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the command line and return its exit code.
+
+    Returns
+    -------
+    int
+        0; 1 for a verdict that is not a pass; 2 for bad input, with one sentence on stderr; 130 after Ctrl-C.
+    """
+    try:
+        code = app(args=arguments, standalone_mode=False, prog_name="attnsym")
+    except click.exceptions.Exit as stop:
+        return int(stop.exit_code)
+    except click.ClickException as error:
+        return _bad_input(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        print("attnsym: stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: nothing to tell anybody
+        return 0
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return _bad_input(named)
+    except (ValueError, ImportError) as error:
+        return _bad_input(str(error))
+    except MemoryError:
+        return _bad_input("not enough memory for this input")
+    return code if isinstance(code, int) else 0
+
+
+def _bad_input(sentence: str) -> int:
+    print(f"attnsym: error: {' '.join(sentence.split())}", file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def console() -> Console:
+    """Return a console on stdout that prints names verbatim (no markup, no highlighting) and never wraps in a pipe."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+
+
+def print_json(payload: Any) -> None:
+    """Print strict JSON: NaN and infinities are the caller's to replace by None."""
+    print(json.dumps(payload, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def int_list(text: str, name: str) -> list[int]:
+    """Read ``"16,64,256"``; ValueError names the option and the offending part."""
+    return [_read(part, int, name, "whole numbers") for part in text.split(",")]
+
+
+def float_list(text: str, name: str) -> list[float]:
+    """Read ``"0,1.5,-2"``; ValueError names the option and the offending part."""
+    return [_read(part, float, name, "numbers") for part in text.split(",")]
+
+
+def text_list(text: str) -> list[str]:
+    """Read ``"sqrt,unscaled"``; commas inside parentheses do not separate."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _read(part: str, kind: Callable[[str], Number], name: str, wanted: str) -> Number:
+    try:
+        return kind(part.strip())
+    except ValueError:
+        raise ValueError(f"{name} takes {wanted} separated by commas: got {part.strip()!r}") from None

@@ -1,0 +1,1 @@
+"""Derivations of the moments of attention scores, decided by machine."""
