@@ -1,0 +1,50 @@
+"""What the README and the guides tell a reader to run, runs."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    """Blocks of one page share a namespace; a line ending in `# value` must print that value."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": page.stem}
+    for number, block in enumerate(blocks(page, "python")):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block, f"{page.name}, block {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_printed_output_is_what_the_page_shows(page, tmp_path, monkeypatch):
+    """A ```text block right after a ```python block is that block's output, to the letter."""
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    namespace: dict[str, object] = {"__name__": page.stem}
+    for code, shown in re.findall(r"^```python\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", text, flags=re.M | re.S):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, page.name, "exec"), namespace)
+        if shown:
+            assert printed.getvalue() == shown
+
+
+def test_ci_runs_the_readme_test_command():
+    commands = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines() if "pytest" in line]
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_readme_links_exist():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
