@@ -16,18 +16,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """Blocks of one page share a namespace; a line ending in `# value` must print that value."""
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": page.stem}
-    for number, block in enumerate(blocks(page, "python")):
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block, f"{page.name}, block {number}", "exec"), namespace)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_printed_output_is_what_the_page_shows(page, tmp_path, monkeypatch):
-    """A ```text block right after a ```python block is that block's output, to the letter."""
+def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    """Blocks of one page share a namespace; a ```text block after a ```python block is its output, to the letter."""
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": page.stem}
