@@ -1,0 +1,287 @@
+"""Softmax along an axis, its logarithm, entropy, Jacobian and vector-Jacobian product."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from attnsym._validate import Array, compute_dtype, real_array
+
+_SHORT_ROW = 32
+_REDUCE_DIRECTLY = 512
+
+
+def softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
+    """
+    Turn scores into weights: non-negative, summing to one along an axis.
+
+    wᵢ = exp(sᵢ) / Σⱼ exp(sⱼ), computed after subtracting the maximum, so that no finite score overflows.
+
+    Parameters
+    ----------
+    scores : array_like, (..., n)
+        Real numbers. 16-bit floats compute in and return float32; integers become float64.
+    axis : int, default -1
+        The axis that sums to one (there is no "whole array" default).
+
+    Returns
+    -------
+    ndarray
+        Weights of the shape of `scores`. Exact up to rounding: |Σw − 1| ≤ n·eps.
+
+    Raises
+    ------
+    ValueError
+        If `scores` is not an array of real numbers or has no such axis.
+
+    Notes
+    -----
+    The limits are taken where arithmetic alone would give NaN: scores of −inf weigh 0, a row that is −inf throughout
+    (fully masked) weighs 0 throughout, and scores of +inf share the weight equally. A NaN makes its row NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> softmax([0.0, np.log(3.0)])
+    array([0.25, 0.75])
+    """
+    x, axis = _along(scores, axis, "scores")
+    weights = softmax_in_place(np.array(np.moveaxis(x, axis, -1), order="C"))
+    return np.moveaxis(weights, -1, axis)
+
+
+def softmax_in_place(x: Array) -> Array:
+    """Overwrite the C-contiguous floating `x` by its softmax along the last axis, and return it."""
+    if x.size == 0:
+        return x
+    peak = row_max(x)
+    if np.isfinite(peak).all():
+        np.subtract(x, peak, out=x)
+        np.exp(x, out=x)
+    else:
+        _exp_of_extremes(x, peak)
+    total = row_sum(x)
+    if not total.all():
+        total[total == 0] = 1  # a fully masked row: 0/1
+    return np.divide(x, total, out=x)
+
+
+def _exp_of_extremes(x: Array, peak: Array) -> None:
+    np.subtract(x, _tame_infinite_rows(x, peak), out=x)
+    np.exp(x, out=x)
+
+
+def _tame_infinite_rows(x: Array, peak: Array) -> Array:
+    # The limit of a row with k scores of +inf is that of k zeros among −inf; return what is left to subtract.
+    zero = x.dtype.type(0)
+    np.copyto(x, np.where(x == np.inf, zero, -np.inf), where=peak == np.inf)
+    return np.where(np.isinf(peak), zero, peak)
+
+
+def log_softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
+    """
+    Return the logarithm of the softmax weights, to full precision where a weight is near 1 or underflows.
+
+    log wᵢ = (sᵢ − m) − log1p(Σ' exp(sⱼ − m)), m the maximum and Σ' over all entries but one that attains it. The
+    entry of weight nearly 1 therefore keeps its small negative logarithm instead of rounding to 0.
+
+    Parameters
+    ----------
+    scores : array_like, (..., n)
+        Real numbers, types as in `softmax`.
+    axis : int, default -1
+        The axis along which the weights sum to one.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of `scores`. Rows with ±inf follow the weights of `softmax`: log 0 is −inf, a fully masked row is
+        −inf throughout, k scores of +inf have −log k each. A NaN makes its row NaN.
+
+    Raises
+    ------
+    ValueError
+        As `softmax`.
+
+    Examples
+    --------
+    >>> float(log_softmax([40.0, 0.0])[0])
+    -4.248354255291589e-18
+    """
+    x, axis = _along(scores, axis, "scores")
+    x = np.array(np.moveaxis(x, axis, -1), order="C")
+    if x.size == 0:
+        return np.moveaxis(x, -1, axis)
+    top = np.argmax(x, axis=-1)[..., None]  # argmax stops at a NaN, which makes the row NaN below
+    peak = np.take_along_axis(x, top, axis=-1)
+    x -= _tame_infinite_rows(x, peak)
+    others = np.exp(x)
+    np.put_along_axis(others, top, 0, axis=-1)
+    x -= np.log1p(others.sum(axis=-1, keepdims=True))
+    return np.moveaxis(x, -1, axis)
+
+
+def entropy(weights: npt.ArrayLike, axis: int = -1) -> Array:
+    """
+    Return the Shannon entropy of weights, −Σ wᵢ log wᵢ, in nats.
+
+    Parameters
+    ----------
+    weights : array_like, (..., n)
+        Non-negative; every row must sum to 1 within n·eps of its dtype, or be all zero (fully masked; entropy 0).
+    axis : int, default -1
+        The axis along which the weights sum to one.
+
+    Returns
+    -------
+    ndarray or scalar
+        `weights` without that axis, between 0 and log n; 0·log 0 = 0, and a row with a NaN has entropy NaN. An empty
+        row counts as fully masked. float32 for 16-bit and float32 weights, else float64.
+
+    Raises
+    ------
+    ValueError
+        For a negative weight, or a row whose sum is neither 1 nor, all zero, 0.
+
+    Examples
+    --------
+    >>> float(entropy([0.5, 0.5]))
+    0.6931471805599453
+    """
+    given = real_array(weights, "weights")
+    eps = _eps(given)
+    p, axis = _along(given, axis, "weights")
+    p = np.moveaxis(p, axis, -1)
+    if p.shape[-1] == 0:
+        return np.zeros(p.shape[:-1], p.dtype)[()]
+    p = np.ascontiguousarray(p)
+    _check_weights(p, row_sum(p)[..., 0], p.shape[-1] * eps)
+    logs = np.log(np.maximum(p, np.finfo(p.dtype).smallest_subnormal))
+    logs *= p
+    return np.asarray(np.maximum(0 - row_sum(logs)[..., 0], 0))[()]  # 0 − x, so that a one-hot row gives 0 and not −0
+
+
+def _check_weights(p: Array, total: Array, tolerance: float) -> None:
+    wrong = np.abs(total - 1) > tolerance  # False for NaN
+    wrong &= (total != 0) | np.any(p, axis=-1) if wrong.any() else wrong
+    if wrong.any():
+        raise ValueError(
+            f"weights must sum to 1 along the axis (within {tolerance:.2g}), or be all zero: got a sum of "
+            f"{float(total[wrong].flat[0]):.9g}"
+        )
+    if (p < 0).any():
+        raise ValueError(f"weights must not be negative: got {float(np.nanmin(p)):.9g}")
+
+
+def softmax_jacobian(weights: npt.ArrayLike) -> Array:
+    """
+    Return the Jacobian of softmax at the given weights, J = diag(w) − w wᵀ.
+
+    Parameters
+    ----------
+    weights : array_like, (..., n)
+        Softmax weights along the last axis; a fully masked row of zeros has J = 0.
+
+    Returns
+    -------
+    ndarray, (..., n, n)
+        J[i, j] = ∂wᵢ/∂sⱼ = wᵢ(δᵢⱼ − wⱼ), symmetric, rows and columns summing to 0 up to rounding. The diagonal is
+        computed as wᵢ(1 − wᵢ), which does not cancel as wᵢ → 1. Unit: weight per score.
+
+    Raises
+    ------
+    ValueError
+        If `weights` is not an array of real numbers with at least one axis.
+
+    Examples
+    --------
+    >>> softmax_jacobian([0.25, 0.75])
+    array([[ 0.1875, -0.1875],
+           [-0.1875,  0.1875]])
+    """
+    p, _ = _along(weights, -1, "weights")
+    jacobian = -p[..., :, None] * p[..., None, :]
+    diagonal = np.arange(p.shape[-1])
+    jacobian[..., diagonal, diagonal] = p * (1 - p)
+    return jacobian
+
+
+def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
+    """
+    Return the vector-Jacobian product of softmax, Jᵀg, without building J.
+
+    (Jᵀg)ᵢ = wᵢ(gᵢ − Σⱼ wⱼ gⱼ). Softmax's Jacobian is blind to a constant added to g, so g is measured from its entry
+    at the largest weight: a saturated row keeps its small gradient instead of cancelling to 0.
+
+    Parameters
+    ----------
+    weights : array_like, (..., n)
+        Softmax weights along the last axis.
+    upstream : array_like, (..., n)
+        g, the gradient with respect to the weights; broadcasts against `weights`.
+
+    Returns
+    -------
+    ndarray, (..., n)
+        The gradient with respect to the scores. 0 throughout for a fully masked row.
+
+    Raises
+    ------
+    ValueError
+        If the two do not broadcast, or are not arrays of real numbers with at least one axis.
+
+    Examples
+    --------
+    >>> softmax_vjp([0.25, 0.75], [2.0, 6.0])
+    array([-0.75,  0.75])
+    """
+    p, g = real_array(weights, "weights"), real_array(upstream, "upstream")
+    dtype = compute_dtype(p, g)
+    try:
+        p, g = np.broadcast_arrays(p.astype(dtype, copy=False), g.astype(dtype, copy=False))
+    except ValueError:
+        raise ValueError(f"upstream must broadcast against weights: got {g.shape} and {p.shape}") from None
+    if p.ndim == 0:
+        raise ValueError("weights must have at least one axis: got a number")
+    if p.size == 0:
+        return np.zeros(p.shape, dtype)
+    shifted = g - np.take_along_axis(g, np.argmax(p, axis=-1)[..., None], axis=-1)
+    shifted -= np.einsum("...i,...i->...", shifted, p)[..., None]
+    shifted *= p
+    return np.asarray(shifted)
+
+
+def row_max(x: Array) -> Array:
+    """Return the maximum over the last axis, which stays with length 1; NaN if the row has one."""
+    n = x.shape[-1]
+    if n >= _REDUCE_DIRECTLY or x.size < 8 * _REDUCE_DIRECTLY:
+        return np.asarray(np.maximum.reduce(x, axis=-1, keepdims=True))
+    while n > _SHORT_ROW:  # NumPy reduces short rows one by one: fold them across rows instead
+        half = (n + 1) // 2
+        x = np.maximum(x[..., :half], x[..., n - half :])
+        n = half
+    peak = x[..., 0].copy()
+    for j in range(1, n):
+        np.maximum(peak, x[..., j], out=peak)
+    return np.asarray(peak[..., None])
+
+
+def row_sum(x: Array) -> Array:
+    """Return the sum over the last axis of the C-contiguous `x`, which stays with length 1."""
+    n = x.shape[-1]
+    if n >= _REDUCE_DIRECTLY or x.size < 8 * _REDUCE_DIRECTLY:
+        return np.asarray(np.add.reduce(x, axis=-1, keepdims=True))
+    return np.asarray((x.reshape(-1, n) @ np.ones(n, x.dtype)).reshape(*x.shape[:-1], 1))
+
+
+def _along(x: npt.ArrayLike, axis: int, name: str) -> tuple[Array, int]:
+    array = real_array(x, name)
+    if not -array.ndim <= axis < array.ndim:
+        raise ValueError(f"{name} has no axis {axis}: got shape {array.shape}")
+    return array.astype(compute_dtype(array), copy=False), axis
+
+
+def _eps(x: Array) -> float:
+    if x.dtype.name == "bfloat16":
+        return 2.0**-7
+    return float(np.finfo(x.dtype).eps)
