@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,21 @@ from attnsym._validate import (
     probability,
     random_generator,
 )
-from attnsym.masks import allowed_mask, apply_mask, combined_shape_mask
+from attnsym.masks import Window, allowed_mask, apply_mask, read_mask
 from attnsym.softmax import softmax_in_place
 
-Window = int | tuple[int | None, int | None] | None
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute from `Inputs`: checked, with the scale resolved and the mask in the rows convention."""
+
+    score: str | ScoreFunction
+    scale: float
+    softcap: float | None
+    attn_mask: Array | None = None
+    is_causal: bool = False
+    window: Window = None
+    causal_alignment: str = "top_left"
 
 
 def attention_scores(
@@ -37,7 +49,8 @@ def attention_scores(
 ) -> Array:
     """Return the scores, which enter softmax: scale · kᵀq for every query and key, soft-capped where asked."""
     x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
-    return x.to_caller(_scores(x, score, scale, softcap))
+    settings = read_settings(x, score=score, scale=scale, softcap=softcap)
+    return x.to_caller(masked_scores(x, settings))
 
 
 def attention_weights(
@@ -56,8 +69,17 @@ def attention_weights(
 ) -> Array:
     """Return the weights, which leave softmax: for each query, shares over the keys that sum to one."""
     x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
-    scores = _scores(x, score, scale, softcap)
-    return x.to_caller(softmax_in_place(_masked(x, scores, attn_mask, is_causal, window, causal_alignment)))
+    settings = read_settings(
+        x,
+        score=score,
+        scale=scale,
+        softcap=softcap,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        window=window,
+        causal_alignment=causal_alignment,
+    )
+    return x.to_caller(softmax_in_place(masked_scores(x, settings)))
 
 
 def scaled_dot_product_attention(
@@ -81,16 +103,23 @@ def scaled_dot_product_attention(
     p = probability(dropout_p, "dropout_p")
     x = read_inputs(query, key, value, enable_gqa=enable_gqa, convention=convention, score=score)
 
-    def masked_scores() -> Array:
-        return _masked(x, _scores(x, score, scale, softcap), attn_mask, is_causal, window, causal_alignment)
-
-    weights = softmax_in_place(masked_scores())
+    settings = read_settings(
+        x,
+        score=score,
+        scale=scale,
+        softcap=softcap,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        window=window,
+        causal_alignment=causal_alignment,
+    )
+    weights = softmax_in_place(masked_scores(x, settings))
     if p > 0:
         drop_out(weights, p, rng)
     with np.errstate(over="ignore", invalid="ignore"):
         output = heads_times_keys(weights, x.value, x.grouped)
     if p < 1 and not np.isfinite(output).all():
-        output = _mix_non_finite(x, weights, masked_scores() != -np.inf)
+        output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
     return x.to_caller(output.astype(x.output_dtype, copy=False))
 
 
@@ -115,15 +144,37 @@ def resolve_scale(scale: float | None, score: str | ScoreFunction, d_k: int) -> 
     return _default_scale(d_k) if score == "dot" else 1.0
 
 
-def _scores(x: Inputs, score: str | ScoreFunction, scale: float | None, softcap: float | None) -> Array:
-    return score_matrix(x, score, resolve_scale(scale, score, x.query.shape[-1]), optional_softcap(softcap))
-
-
-def _masked(x: Inputs, scores: Array, attn_mask: Any, is_causal: bool, window: Any, causal_alignment: str) -> Array:
+def read_settings(
+    x: Inputs,
+    *,
+    score: str | ScoreFunction,
+    scale: float | None,
+    softcap: float | None,
+    attn_mask: npt.ArrayLike | None = None,
+    is_causal: bool = False,
+    window: Window = None,
+    causal_alignment: str = "top_left",
+) -> Settings:
+    """Check the caller's options against the inputs and return them as `Settings`."""
     choice(causal_alignment, "causal_alignment", ALIGNMENTS)
-    if attn_mask is not None:
-        scores = apply_mask(scores, combined_shape_mask(attn_mask, scores.shape, x.columns))
-    allowed = allowed_mask(scores.shape[-2], scores.shape[-1], is_causal, window, causal_alignment)
+    return Settings(
+        score=score,
+        scale=resolve_scale(scale, score, x.query.shape[-1]),
+        softcap=optional_softcap(softcap),
+        attn_mask=None if attn_mask is None else read_mask(attn_mask, x.scores_shape, x.columns),
+        is_causal=bool(is_causal),
+        window=window,
+        causal_alignment=causal_alignment,
+    )
+
+
+def masked_scores(x: Inputs, settings: Settings) -> Array:
+    """Return the scores as they enter softmax, −inf where a query may not attend, as a fresh array."""
+    scores = score_matrix(x, settings.score, settings.scale, settings.softcap)
+    if settings.attn_mask is not None:
+        scores = apply_mask(scores, settings.attn_mask)
+    n_queries, n_keys = scores.shape[-2:]
+    allowed = allowed_mask(n_queries, n_keys, settings.is_causal, settings.window, settings.causal_alignment)
     return scores if allowed is None else apply_mask(scores, allowed)
 
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from attnsym._validate import ALIGNMENTS, Array, choice, length, mask_array
 
+Window = int | tuple[int | None, int | None] | None
+
 
 def causal_mask(n_queries: int, n_keys: int, *, alignment: str = "top_left") -> npt.NDArray[np.bool_]:
     """
@@ -46,9 +48,7 @@ def causal_mask(n_queries: int, n_keys: int, *, alignment: str = "top_left") -> 
     return keys <= position
 
 
-def window_mask(
-    n_queries: int, n_keys: int, window: int | tuple[int | None, int | None], *, alignment: str = "top_left"
-) -> npt.NDArray[np.bool_]:
+def window_mask(n_queries: int, n_keys: int, window: Window, *, alignment: str = "top_left") -> npt.NDArray[np.bool_]:
     """
     Return which keys lie in the window around each query's position.
 
@@ -172,7 +172,7 @@ def window_sides(window: Any) -> tuple[int | None, int | None]:
     return width - 1, width - 1
 
 
-def combined_shape_mask(attn_mask: Any, shape: tuple[int, ...], transposed: bool) -> Array:
+def read_mask(attn_mask: Any, shape: tuple[int, ...], transposed: bool) -> Array:
     """Check a caller's mask against the scores' `shape`; under columns it arrives as (..., n_keys, n_queries)."""
     if not transposed:
         return mask_array(attn_mask, shape)

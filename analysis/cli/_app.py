@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import click
 import typer
 
 if TYPE_CHECKING:
@@ -22,7 +21,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+# Newer typer carries its own copy of click: take the base class of its errors from typer, whichever copy that is.
+_ClickException: Any = typer.BadParameter.__mro__[2]
+
 Number = TypeVar("Number", int, float)
+
+
+@app.callback()
+def _root() -> None:
+    # A callback keeps the command's name required even while only one command is registered.
+    pass
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -42,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="attnsym")
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         return int(stop.exit_code)
-    except click.ClickException as error:
+    except _ClickException as error:
         return _bad_input(error.format_message())
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("attnsym: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
