@@ -6,7 +6,15 @@ import importlib
 from typing import Any
 
 # Name -> module. Looked up on first use, so that `import analysis` costs no SciPy, SymPy or matplotlib.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "expected_entropy": "exact",
+    "expected_jacobian_frobenius_squared": "exact",
+    "expected_jacobian_trace": "exact",
+    "expected_logsumexp": "exact",
+    "expected_max_weight": "exact",
+    "expected_power_sum": "exact",
+    "expected_query_gradient_squared": "exact",
+}
 
 __all__ = sorted(_EXPORTS)
 
