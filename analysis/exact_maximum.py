@@ -56,7 +56,7 @@ def gaussian_max_weight(sigma: float, n_keys: float) -> float:
 @lru_cache(maxsize=64)
 def _upper(reach: int) -> tuple[Array, Array]:
     """Nodes and weights of ∫ e⁻ᵗ ... dt with t = e^u, a trapezoid in u from -reach steps."""
-    u = STEP * np.arange(-reach, 20)
+    u: Array = STEP * np.arange(-reach, 20.0)
     return u, STEP * np.exp(u - np.exp(u))
 
 

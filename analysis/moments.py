@@ -121,15 +121,15 @@ def law_pair(law: Any) -> tuple[Law, Law]:
 
 def _product_central_moment(query: Law, key: Law, order: int) -> float:
     """Return E(qk - μ_q μ_k)ⁿ by expanding (μ_q b + μ_k a + a b)ⁿ in the central moments of a and b."""
-    terms = []
+    total = 0.0
     for i in range(order + 1):
         for j in range(order + 1 - i):
             count = math.comb(order, i) * math.comb(order - i, j)
             means = query.mean**i * key.mean**j
             if means:  # an infinite moment counts only where it occurs
                 rest = order - i - j
-                terms.append(count * means * query.central_moment(j + rest) * key.central_moment(i + rest))
-    return math.fsum(terms)
+                total += count * means * query.central_moment(j + rest) * key.central_moment(i + rest)
+    return total
 
 
 def _sum_central_moments(count: int, central: list[float]) -> tuple[float, float, float]:

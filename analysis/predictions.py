@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from analysis.exact import Values, expected_entropy, expected_jacobian_frobenius_squared, expected_jacobian_trace
-from analysis.exact import expected_max_weight, expected_query_gradient_squared
+from analysis.exact import (
+    Values,
+    expected_entropy,
+    expected_jacobian_frobenius_squared,
+    expected_jacobian_trace,
+    expected_max_weight,
+    expected_query_gradient_squared,
+)
 from analysis.laws import Law
 from analysis.moments import law_pair, score_moments
 
@@ -67,7 +73,7 @@ def predict(
     -----
     For softmax quantities q and k are Gaussian and q has mean 0: conditionally on q the scores are iid Gaussian up to a
     shift of the whole row, which softmax removes. A mean of k, the part of the keys that is common to all of them
-    (key_correlation ρ) and the part along q (alignment) are such shifts, so that the scale acts as scale·σ_q·σ_k·√(1-ρ).
+    (key_correlation ρ) are such shifts, so that the scale acts as scale·σ_q·σ_k·√(1-ρ).
     """
     laws = _resolved(law)
     if laws is None or softcap is not None:
@@ -77,10 +83,13 @@ def predict(
     if score != "dot" or is_causal or not isinstance(statistic, str) or (quantity, statistic) not in _SOFTMAX:
         return None
     query, key = laws
-    if query.name != "normal" or key.name != "normal" or alignment != 0:
+    if not (_is_normal(query) and _is_normal(key) and query.mean == 0 and alignment == 0):
         return None
     function, root = _SOFTMAX[quantity, statistic]
-    value: Values = function(n_keys, d_k=d_k, scale=scale * math.sqrt(1 - key_correlation))
+    effective = scale * math.sqrt(query.variance * key.variance * (1 - key_correlation))
+    value: Values = function(n_keys, d_k=d_k, scale=effective)
+    if quantity == "query_gradient_norm":  # the gradient of q is in units of 1/σ_q
+        value = value / query.variance
     return math.sqrt(float(value)) if root else float(value)
 
 
@@ -89,6 +98,11 @@ def _resolved(law: Any) -> tuple[Law, Law] | None:
         return law_pair(law)
     except ValueError:
         return None
+
+
+def _is_normal(law: Law) -> bool:
+    """Recognise SciPy's own frozen norm too; a user's class of that name carries a fingerprint behind its arguments."""
+    return law.name == "normal" or (law.name.startswith("norm(") and law.name.endswith(")"))
 
 
 def _score(
@@ -106,6 +120,10 @@ def _score(
     if key_correlation and not all(law.mean == 0 for law in laws):
         return None
     moments = score_moments(d_k, scale=scale, law=laws)
-    values = {"mean": moments.mean, "variance": moments.variance, "rms": math.hypot(moments.mean, moments.variance**0.5)}
+    values = {
+        "mean": moments.mean,
+        "variance": moments.variance,
+        "rms": math.hypot(moments.mean, moments.variance**0.5),
+    }
     value = values.get(statistic) if isinstance(statistic, str) else None
     return value if value is not None and math.isfinite(value) else None
