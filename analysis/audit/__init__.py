@@ -1,1 +1,1 @@
-"""Audit tensors, callables and live models."""
+"""Audit of tensors (`tensors`), of an attention function (`callables`) and of a live torch model (`capture`)."""

@@ -1,0 +1,141 @@
+"""The result of an audit of tensors: rows, words, JSON and HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.audit.rows import HeadAudit, LayerAudit, summarise
+from analysis.audit.stored import printable
+from analysis.audit.verdicts import TROUBLE
+from analysis.audit.visibility import Rules
+
+if TYPE_CHECKING:
+    from analysis.audit.tensors import Layer
+    from analysis.scale import Scale
+
+HEAD_COLUMNS = (
+    "layer", "head", "score_variance_ratio", "within_row_variance", "entropy_ratio", "predicted_entropy_ratio",
+    "jacobian_trace", "dead_row_fraction", "largest_score", "first_key_share", "verdict", "cause",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorAudit:
+    """
+    What `audit_tensors` found.
+
+    Attributes
+    ----------
+    source : str
+        "arrays" or the names of the files.
+    scale : str
+        The scale's label.
+    rules : Rules
+        Causal, window, soft-cap and mask that held.
+    notes : tuple of str
+        What the reader of the file assumed.
+    heads : tuple of HeadAudit
+        One per layer and head.
+    """
+
+    source: str
+    scale: str
+    rules: Rules
+    notes: tuple[str, ...]
+    heads: tuple[HeadAudit, ...]
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _scale: Scale | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def layers(self) -> tuple[LayerAudit, ...]:
+        """One row per layer, in order."""
+        names = dict.fromkeys(head.layer for head in self.heads)
+        return tuple(summarise(name, tuple(h for h in self.heads if h.layer == name)) for name in names)
+
+    @property
+    def troubled(self) -> tuple[HeadAudit, ...]:
+        """The heads that are saturated, near uniform or not finite."""
+        return tuple(head for head in self.heads if head.verdict in TROUBLE)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the heads as dictionaries of plain numbers and words, NaN as None, components left out."""
+        return [_record(head) for head in self.heads]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
+        return {
+            "source": self.source,
+            "scale": self.scale,
+            "is_causal": self.rules.is_causal,
+            "window": self.rules.window,
+            "softcap": self.rules.softcap,
+            "notes": list(self.notes),
+            "summary": list(self.summary()),
+            "layers": [_record(layer) for layer in self.layers],
+            "heads": self.to_records(),
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write `to_dict` to a file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+
+    def summary(self) -> tuple[str, ...]:
+        """Return sentences: how many heads stand how, and each head in trouble with the cause."""
+        counts = Counter(head.verdict for head in self.heads)
+        words = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+        rows = sum(h.rows for h in self.heads)
+        left_out = sum(h.rows_padded + h.rows_short + h.rows_nonfinite for h in self.heads)
+        sentences = [f"{len(self.heads)} heads: {words}.", f"{rows:,} query rows counted, {left_out:,} left out."]
+        sentences += [_sentence(head) for head in self.troubled]
+        return tuple(sentences)
+
+    def __repr__(self) -> str:
+        """Return the summary, short of the heads in trouble beyond five."""
+        lines = self.summary()
+        more = [f"… and {len(lines) - 7} more heads"] if len(lines) > 7 else []
+        return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *lines[:7], *more])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in HEAD_COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(shown(getattr(h, name)))}</td>" for name in HEAD_COLUMNS) + "</tr>"
+            for h in self.heads
+        )
+        lines = "<br>".join(html.escape(line) for line in self.summary())
+        return f"<p>{lines}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def shown(value: Any) -> str:
+    """Return a cell: three digits for a number, a dash for NaN or None, names made printable."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
+
+
+def _sentence(head: HeadAudit) -> str:
+    place = f"Layer {printable(head.layer)}, head {head.head}: {head.verdict}"
+    if not head.rows:
+        return f"{place}, no row counts ({head.rows_nonfinite} rows hold NaN or infinite scores)."
+    numbers = (
+        f"entropy / log m {head.entropy_ratio:.3g} where {head.predicted_entropy_ratio:.3g} is expected, tr J "
+        f"{head.jacobian_trace:.2g}, variance {head.within_row_variance:.3g}"
+    )
+    broken = f"; {head.rows_nonfinite} rows hold NaN or infinite scores" if head.rows_nonfinite else ""
+    return f"{place} ({numbers}){broken}" + (f"; {head.cause}." if head.cause else ".")
+
+
+def _record(row: Any) -> dict[str, Any]:
+    fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(row)
+    return {f.name: _finite(getattr(row, f.name)) for f in fields if f.name != "components"}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,62 @@
+"""A tensor that lies in a file: what its header says, checked, and the way to its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """
+    A named tensor in a file; nothing of it is read before `array` is called.
+
+    Attributes
+    ----------
+    name : str
+        As the file has it; never used as a path.
+    shape : tuple of int
+        Checked against the bytes that the file really holds.
+    dtype : numpy.dtype or None
+        None where NumPy has no such type; then `array` refuses.
+    stored_as : str
+        The file's own word for the type, for messages.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] | None
+    stored_as: str
+    load: Callable[[], NDArray[Any]] = field(repr=False, compare=False)
+
+    def array(self) -> NDArray[Any]:
+        """Return the values, memory-mapped and read-only where the file allows it; ValueError for an unusable type."""
+        if self.dtype is None:
+            raise ValueError(
+                f"tensor {printable(self.name)} has type {self.stored_as}, which cannot be read as numbers"
+            )
+        return self.load()
+
+
+def printable(name: str) -> str:
+    """Return a name fit for a terminal: control characters (escape sequences) become backslash escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def mapped(path: Path, dtype: np.dtype[Any], shape: Sequence[int], offset: int, order: str) -> NDArray[Any]:
+    """Map a span of a file whose size was checked; empty tensors need no map, and `mmap` refuses them."""
+    if math.prod(shape) == 0:
+        return np.zeros(tuple(shape), dtype)
+    raw = np.memmap(path, np.uint8, mode="r", offset=offset, shape=(math.prod(shape) * dtype.itemsize,))
+    return np.ndarray(tuple(shape), dtype, buffer=raw, order="F" if order == "F" else "C")
+
+
+def is_shape(value: object) -> bool:
+    """Tell whether a header's shape is a sequence of non-negative whole numbers (True is none)."""
+    return isinstance(value, tuple | list) and all(type(n) is int and n >= 0 for n in value)

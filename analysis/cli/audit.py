@@ -1,0 +1,135 @@
+"""`attnsym audit`: tensors in files, the example, or an attention function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli._app import JsonOption, app, console, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from analysis.audit.results import TensorAudit
+
+_TABLE_WIDTH = 100
+_COLUMNS = {
+    "layer": "layer",
+    "head": "head",
+    "score_variance_ratio": "var/d_k",
+    "within_row_variance": "in row",
+    "entropy_ratio": "H/log m",
+    "predicted_entropy_ratio": "Gauss",
+    "jacobian_trace": "tr J",
+    "dead_row_fraction": "dead",
+    "largest_score": "max |s|",
+    "first_key_share": "1st key",
+    "verdict": "verdict",
+}
+_LEGEND = (
+    "var/d_k: variance of kᵀq over d_k (1 for independent components of variance 1). in row: variance of the scores in\n"
+    "one query's row, mean over rows. H/log m: entropy over its maximum, m visible keys; Gauss: what Gaussian scores of\n"
+    "that variance would have. tr J: softmax's gradient, 1 - sum of squared weights; dead: rows with tr J < 0.001.\n"
+    "max |s|: largest score; 1st key: mean weight on the first token."
+)
+
+
+@app.command("audit")
+def audit_command(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help=".npz, .npy or .safetensors; several add up.")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Audit the tensors that come with the package.")] = False,
+    query: Annotated[str | None, typer.Option(help="Name of the queries; * stands for the layer.")] = None,
+    key: Annotated[str | None, typer.Option(help="Name of the keys.")] = None,
+    value: Annotated[str | None, typer.Option(help="Name of the values.")] = None,
+    padding: Annotated[str | None, typer.Option(help="Name of the mask, (batch, n_keys), 1 = a real token.")] = None,
+    causal: Annotated[bool, typer.Option("--causal", help="Query i sees keys 0 to i.")] = False,
+    scale: Annotated[str, typer.Option(help="sqrt (1/√d_k), unscaled, a number, or an expression in d_k.")] = "sqrt",
+    softcap: Annotated[float | None, typer.Option(help="Scores become cap * tanh(score / cap).")] = None,
+    window: Annotated[str | None, typer.Option(help="Sliding window: W, or LEFT,RIGHT (inclusive).")] = None,
+    layout: Annotated[str, typer.Option(help="bhsd (batch, heads, length, d) or bshd.")] = "bhsd",
+    json: JsonOption = False,
+) -> None:
+    """Audit queries and keys, head by head: are the softmaxes saturated, and why?"""
+    from analysis.audit.files import audit_example, audit_files
+
+    if example == bool(files):
+        raise ValueError("name one or more files to audit, or --example")
+    result = (
+        audit_example()
+        if example
+        else audit_files(
+            files or [], query=query, key=key, value=value, padding=padding, is_causal=causal, scale=_number(scale),
+            softcap=softcap, window=_window(window), layout=layout,
+        )
+    )  # fmt: skip
+    if json:
+        print_json(result.to_dict())
+        return
+    _print(result)
+
+
+def _print(result: TensorAudit) -> None:
+    from analysis.audit.stored import printable
+
+    out = console()
+    print(f"{printable(result.source)}  (scale {result.scale})")
+    for note in result.notes:
+        print(note)
+    out.print(_head_table(result), width=_TABLE_WIDTH)
+    out.print(_layer_table(result), width=_TABLE_WIDTH)
+    print(_LEGEND)
+    print()
+    for sentence in result.summary():
+        print(sentence)
+
+
+def _head_table(result: TensorAudit) -> Table:
+    from rich.table import Table
+
+    from analysis.audit.results import shown
+
+    table = Table(title="Every head", title_justify="left", box=None, pad_edge=False)
+    for name, title in _COLUMNS.items():
+        table.add_column(title, justify="left" if name in ("layer", "verdict") else "right", overflow="fold")
+    for head in result.heads:
+        table.add_row(*(shown(getattr(head, name)) for name in _COLUMNS))
+    return table
+
+
+def _layer_table(result: TensorAudit) -> Table:
+    from rich.table import Table
+
+    from analysis.audit.results import shown
+
+    table = Table(title="\nLayers, means over heads", title_justify="left", box=None, pad_edge=False)
+    titles = [title for name, title in _COLUMNS.items() if name not in ("head", "verdict")]
+    for title in [*titles, "heads", "in row > 4", "saturated"]:
+        table.add_column(title, justify="left" if title == "layer" else "right", overflow="fold")
+    for layer in result.layers:
+        cells = [shown(getattr(layer, name)) for name in _COLUMNS if name not in ("head", "verdict")]
+        table.add_row(*cells, str(layer.heads), str(layer.heads_above_four), str(layer.heads_saturated))
+    return table
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _window(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise ValueError(f"--window takes W or LEFT,RIGHT in whole numbers: got {text!r}")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
