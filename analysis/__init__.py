@@ -14,6 +14,12 @@ _EXPORTS: dict[str, str] = {
     "expected_max_weight": "exact",
     "expected_power_sum": "exact",
     "expected_query_gradient_squared": "exact",
+    "HeadAudit": "audit.rows",
+    "LayerAudit": "audit.rows",
+    "TensorAudit": "audit.results",
+    "audit_example": "audit.files",
+    "audit_files": "audit.files",
+    "audit_tensors": "audit.tensors",
 }
 
 __all__ = sorted(_EXPORTS)

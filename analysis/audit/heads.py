@@ -77,7 +77,7 @@ def audit_head(place: HeadPlace, items: list[HeadItem], predict: Callable[[float
 def _measure(place: HeadPlace, item: HeadItem) -> ScoreRows:
     if item.key.shape[0] == 0:
         none = np.zeros(len(item.query))
-        return ScoreRows(*[none] * 9, none.astype(bool))
+        return ScoreRows(**(dict.fromkeys(ScoreRows.__dataclass_fields__, none) | {"finite": none.astype(bool)}))
     dtype = working_type(item.query, item.key, place.scale)
     query, key = item.query.astype(dtype, copy=False), item.key.astype(dtype, copy=False)
     return score_rows(query, key, scale=place.scale, softcap=place.softcap, visible=item.visible, bias=item.bias)

@@ -62,4 +62,4 @@ def _refusal(path: Path) -> str:
     line = (
         f"python -c {shlex.quote(_CONVERT)} {shlex.quote(printable(str(path)))} {shlex.quote(printable(str(target)))}"
     )
-    return f"{printable(path.name)} is a pickle, which could run code, and is not read: convert it with  {line}"
+    return f"{printable(path.name)} is a pickle, which could run code, and is not read: convert it with {line}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from analysis.audit.tensors import Layer
     from analysis.scale import Scale
 
+WIDE = 4.0
+MOST_NAMED = 12
 HEAD_COLUMNS = (
     "layer", "head", "score_variance_ratio", "within_row_variance", "entropy_ratio", "predicted_entropy_ratio",
     "jacobian_trace", "dead_row_fraction", "largest_score", "first_key_share", "verdict", "cause",
@@ -92,9 +94,16 @@ class TensorAudit:
         counts = Counter(head.verdict for head in self.heads)
         words = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         rows = sum(h.rows for h in self.heads)
-        left_out = sum(h.rows_padded + h.rows_short + h.rows_nonfinite for h in self.heads)
-        sentences = [f"{len(self.heads)} heads: {words}.", f"{rows:,} query rows counted, {left_out:,} left out."]
+        padded, short = sum(h.rows_padded for h in self.heads), sum(h.rows_short for h in self.heads)
+        broken = sum(h.rows_nonfinite for h in self.heads)
+        left_out = f"left out: {padded:,} padded, {short:,} that see fewer than two keys, {broken:,} not finite"
+        sentences = [f"{len(self.heads)} heads: {words}.", f"{rows:,} query rows counted; {left_out}."]
         sentences += [_sentence(head) for head in self.troubled]
+        wide = [head for head in self.heads if head.within_row_variance > WIDE and head not in self.troubled]
+        if wide:
+            named = "; ".join(f"{printable(head.layer)} {head.head} ({head.cause})" for head in wide[:MOST_NAMED])
+            more = f"; and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
+            sentences.append(f"{len(wide)} more with a variance above {WIDE:g}, by itself no fault: {named}{more}.")
         return tuple(sentences)
 
     def __repr__(self) -> str:
@@ -121,7 +130,7 @@ def shown(value: Any) -> str:
 
 
 def _sentence(head: HeadAudit) -> str:
-    place = f"Layer {printable(head.layer)}, head {head.head}: {head.verdict}"
+    place = f"{printable(head.layer)}, head {head.head}: {head.verdict}"
     if not head.rows:
         return f"{place}, no row counts ({head.rows_nonfinite} rows hold NaN or infinite scores)."
     numbers = (

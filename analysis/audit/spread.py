@@ -58,9 +58,7 @@ def spread(queries: list[Array], keys: list[Array]) -> Spread:
     means = [k.mean(axis=0, dtype=np.float64) for k in keys]
     c_k = np.sum([w * _covariance(k, m) for w, k, m in zip(weights, keys, means, strict=True)], axis=0)
     key_mean = weights @ np.array(means)
-    key_square = float(
-        sum(w * (np.trace(_covariance(k, m)) + m @ m) for w, k, m in zip(weights, keys, means, strict=True))
-    )
+    key_square = float(np.trace(c_k) + weights @ np.vecdot(means, means))
     query_mean, d_k = all_queries.mean(axis=0), all_queries.shape[1]
     query_square, key_variance = float(np.trace(c_q)), float(np.trace(c_k))
     channels = np.diag(c_q) * np.diag(c_k)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from analysis.audit.results import TensorAudit
+    from analysis.audit.rows import HeadAudit, LayerAudit
 
-_TABLE_WIDTH = 100
+_WIDTH = 100
 _COLUMNS = {
     "layer": "layer",
     "head": "head",
@@ -28,12 +32,19 @@ _COLUMNS = {
     "first_key_share": "1st key",
     "verdict": "verdict",
 }
-_LEGEND = (
-    "var/d_k: variance of kᵀq over d_k (1 for independent components of variance 1). in row: variance of the scores in\n"
-    "one query's row, mean over rows. H/log m: entropy over its maximum, m visible keys; Gauss: what Gaussian scores of\n"
-    "that variance would have. tr J: softmax's gradient, 1 - sum of squared weights; dead: rows with tr J < 0.001.\n"
-    "max |s|: largest score; 1st key: mean weight on the first token."
-)
+_LAYER_COLUMNS = {
+    "layer": "layer",
+    "heads": "heads",
+    **{name: title for name, title in _COLUMNS.items() if name not in ("layer", "head", "verdict")},
+    "heads_above_four": "in row>4",
+    "heads_saturated": "saturated",
+}
+_LEGEND = """
+var/d_k   variance of kᵀq over d_k: 1 for independent components of variance 1
+in row    variance of the scores that one query sees, mean over queries: all that softmax sees of their size
+H/log m   entropy of the weights over its maximum, m visible keys; Gauss: for Gaussian scores as variable
+tr J      1 - sum of squared weights, what softmax lets through of the gradient; dead: rows with tr J < 0.001
+max |s|   largest score; 1st key: mean weight on the first token"""
 
 
 @app.command("audit")
@@ -76,43 +87,36 @@ def _print(result: TensorAudit) -> None:
     from analysis.audit.stored import printable
 
     out = console()
-    print(f"{printable(result.source)}  (scale {result.scale})")
+    out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
+    print(f"{printable(result.source)} (scale {result.scale})")
     for note in result.notes:
         print(note)
-    out.print(_head_table(result), width=_TABLE_WIDTH)
-    out.print(_layer_table(result), width=_TABLE_WIDTH)
+    out.print(_table("Every head", _COLUMNS, result.heads))
+    out.print(_table("Layers (means over heads)", _LAYER_COLUMNS, result.layers))
     print(_LEGEND)
     print()
     for sentence in result.summary():
-        print(sentence)
+        print(textwrap.fill(sentence, _WIDTH, subsequent_indent="    ", break_long_words=False))
 
 
-def _head_table(result: TensorAudit) -> Table:
+def _table(title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit]) -> Table:
     from rich.table import Table
 
-    from analysis.audit.results import shown
-
-    table = Table(title="Every head", title_justify="left", box=None, pad_edge=False)
-    for name, title in _COLUMNS.items():
-        table.add_column(title, justify="left" if name in ("layer", "verdict") else "right", overflow="fold")
-    for head in result.heads:
-        table.add_row(*(shown(getattr(head, name)) for name in _COLUMNS))
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name, head in columns.items():
+        words = name in ("layer", "verdict")
+        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=name != "layer")
+    for row in rows:
+        table.add_row(*(_cell(getattr(row, name)) for name in columns))
     return table
 
 
-def _layer_table(result: TensorAudit) -> Table:
-    from rich.table import Table
-
+def _cell(value: object) -> str:
     from analysis.audit.results import shown
 
-    table = Table(title="\nLayers, means over heads", title_justify="left", box=None, pad_edge=False)
-    titles = [title for name, title in _COLUMNS.items() if name not in ("head", "verdict")]
-    for title in [*titles, "heads", "in row > 4", "saturated"]:
-        table.add_column(title, justify="left" if title == "layer" else "right", overflow="fold")
-    for layer in result.layers:
-        cells = [shown(getattr(layer, name)) for name in _COLUMNS if name not in ("head", "verdict")]
-        table.add_row(*cells, str(layer.heads), str(layer.heads_above_four), str(layer.heads_saturated))
-    return table
+    if isinstance(value, float) and math.isfinite(value) and abs(value) < 10:
+        return f"{value:.3f}"
+    return shown(value)
 
 
 def _number(text: str) -> float | str:
