@@ -18,6 +18,7 @@ from attnsym._validate import (
     output_dtype,
     real_array,
 )
+from attnsym.masks import Window
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,31 @@ class Inputs:
     def to_caller(self, matrix: Array) -> Array:
         """Return a matrix with queries down in the caller's convention."""
         return matrix.swapaxes(-1, -2) if self.columns else matrix
+
+
+@dataclass(frozen=True)
+class Settings:
+    """
+    What to compute from `Inputs`: checked, vectors as rows.
+
+    Attributes
+    ----------
+    score, scale, softcap
+        The score function, the resolved factor on it, and the cap or None.
+    attn_mask, visible : ndarray or None
+        The caller's mask; and who may attend where a part of a problem has been cut out.
+    is_causal, window, causal_alignment
+        As the caller gave them.
+    """
+
+    score: str | ScoreFunction
+    scale: float
+    softcap: float | None
+    attn_mask: Array | None = None
+    visible: Array | None = None
+    is_causal: bool = False
+    window: Window = None
+    causal_alignment: str = "top_left"
 
 
 def read_inputs(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._scores import Inputs, heads_times_keys, read_inputs, score_matrix
+from attnsym._blocks import Problem, as_problem, block
+from attnsym._scores import Inputs, Settings, heads_times_keys, read_inputs, score_matrix
 from attnsym._validate import (
     ALIGNMENTS,
     Array,
@@ -22,19 +22,11 @@ from attnsym._validate import (
 )
 from attnsym.masks import Window, allowed_mask, apply_mask, read_mask
 from attnsym.softmax import softmax_in_place
+from attnsym.tiling import tiled_attention
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What to compute from `Inputs`: checked, with the scale resolved and the mask in the rows convention."""
-
-    score: str | ScoreFunction
-    scale: float
-    softcap: float | None
-    attn_mask: Array | None = None
-    is_causal: bool = False
-    window: Window = None
-    causal_alignment: str = "top_left"
+# From this many scores on, attention works in tiles; with fewer queries the keys outweigh the scores anyway.
+_LEAN_SCORES = 1 << 17
+_LEAN_QUERIES = 8
 
 
 def attention_scores(
@@ -113,14 +105,43 @@ def scaled_dot_product_attention(
         window=window,
         causal_alignment=causal_alignment,
     )
-    weights = softmax_in_place(masked_scores(x, settings))
+    if not is_lean(x, settings):
+        return x.to_caller(_plain_output(x, settings, p, rng))
+    problem = as_problem(x, settings)
     if p > 0:
-        drop_out(weights, p, rng)
+        return x.to_caller(_in_blocks(problem, p, random_generator(rng)))
+    return x.to_caller(tiled_attention(problem, lambda heads, queries: _plain_output(*block(problem, heads, queries))))
+
+
+def is_lean(x: Inputs, settings: Settings) -> bool:
+    """Return whether to work in tiles: a large score matrix, not a few queries each with keys of its own."""
+    return (
+        math.prod(x.scores_shape) >= _LEAN_SCORES
+        and x.query.shape[-2] >= _LEAN_QUERIES
+        and x.query.dtype.itemsize <= 8
+        and not callable(settings.score)
+    )
+
+
+def _plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any = None) -> Array:
+    weights = softmax_in_place(masked_scores(x, settings))
+    drop_out(weights, dropout_p, rng)
     with np.errstate(over="ignore", invalid="ignore"):
         output = heads_times_keys(weights, x.value, x.grouped)
-    if p < 1 and not np.isfinite(output).all():
+    if dropout_p < 1 and not np.isfinite(output).all():
         output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
-    return x.to_caller(output.astype(x.output_dtype, copy=False))
+    return output.astype(x.output_dtype, copy=False)
+
+
+def _in_blocks(problem: Problem, dropout_p: float, rng: np.random.Generator) -> Array:
+    """Return the plain output block by block, drawing the dropout in the order in which the plain path draws it."""
+    output = np.empty((problem.n_heads, problem.n_queries, problem.value.matrices.shape[-1]), problem.output_dtype)
+    step = max(1, _LEAN_SCORES // problem.n_keys)
+    for head in range(problem.n_heads):
+        for start in range(0, problem.n_queries, step):
+            part = (slice(head, head + 1), slice(start, min(start + step, problem.n_queries)))
+            output[part] = _plain_output(*block(problem, *part), dropout_p, rng)
+    return output.reshape(*problem.lead, *output.shape[1:])
 
 
 def drop_out(x: Array, p: float, rng: Any) -> None:
@@ -171,8 +192,9 @@ def read_settings(
 def masked_scores(x: Inputs, settings: Settings) -> Array:
     """Return the scores as they enter softmax, −inf where a query may not attend, as a fresh array."""
     scores = score_matrix(x, settings.score, settings.scale, settings.softcap)
-    if settings.attn_mask is not None:
-        scores = apply_mask(scores, settings.attn_mask)
+    for mask in (settings.attn_mask, settings.visible):
+        if mask is not None:
+            scores = apply_mask(scores, mask)
     n_queries, n_keys = scores.shape[-2:]
     allowed = allowed_mask(n_queries, n_keys, settings.is_causal, settings.window, settings.causal_alignment)
     return scores if allowed is None else apply_mask(scores, allowed)

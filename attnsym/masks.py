@@ -44,8 +44,13 @@ def causal_mask(n_queries: int, n_keys: int, *, alignment: str = "top_left") -> 
     array([[1, 1, 0],
            [1, 1, 1]])
     """
-    position, keys = _positions(n_queries, n_keys, alignment)
-    return keys <= position
+    end = causal_end(n_queries, n_keys, alignment)
+    return np.arange(n_keys) < end[:, None]
+
+
+def causal_end(n_queries: int, n_keys: int, alignment: str) -> npt.NDArray[np.int64]:
+    """Return, for each query, the first key that is out of its causal reach: the one place where this is decided."""
+    return _positions(n_queries, n_keys, alignment) + 1
 
 
 def window_mask(n_queries: int, n_keys: int, window: Window, *, alignment: str = "top_left") -> npt.NDArray[np.bool_]:
@@ -79,14 +84,9 @@ def window_mask(n_queries: int, n_keys: int, window: Window, *, alignment: str =
            [1, 1, 0],
            [0, 1, 1]])
     """
-    position, keys = _positions(n_queries, n_keys, alignment)
-    left, right = window_sides(window)
-    allowed = np.ones((n_queries, n_keys), bool)
-    if left is not None:
-        allowed &= keys >= position - left
-    if right is not None:
-        allowed &= keys <= position + right
-    return allowed
+    first, end = _window_range(n_queries, n_keys, window, alignment)
+    keys = np.arange(n_keys)
+    return (keys >= first[:, None]) & (keys < end[:, None])
 
 
 def padding_mask(valid: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -132,6 +132,16 @@ def allowed_mask(
     return near if allowed is None else allowed & near
 
 
+def key_range(
+    n_queries: int, n_keys: int, is_causal: bool, window: Any, causal_alignment: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return what `allowed_mask` allows as a range for each query: the first key, and the first one behind it."""
+    first, end = _window_range(n_queries, n_keys, (None, None) if window is None else window, causal_alignment)
+    if is_causal:
+        end = np.minimum(end, causal_end(n_queries, n_keys, causal_alignment))
+    return np.clip(first, 0, n_keys), np.clip(end, 0, n_keys)
+
+
 def apply_mask(scores: Array, mask: Array) -> Array:
     """
     Mask `scores`, in place where that is possible: False and −inf drop a key, other floats are added.
@@ -142,10 +152,8 @@ def apply_mask(scores: Array, mask: Array) -> Array:
     if mask.dtype.kind == "b":
         np.copyto(scores, -np.inf, where=~mask)
         return scores
+    bias = as_bias(mask, scores.dtype)
     limit = np.finfo(scores.dtype).max
-    bias = np.asarray(mask)
-    if bias.dtype != scores.dtype:
-        bias = np.where(np.isfinite(bias), np.clip(bias, -limit, limit), bias).astype(scores.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         biased = scores + bias
     overflowed = np.isinf(biased)
@@ -154,6 +162,17 @@ def apply_mask(scores: Array, mask: Array) -> Array:
         np.copyto(biased, np.copysign(limit, biased), where=overflowed)
     np.copyto(biased, -np.inf, where=bias == -np.inf)
     return np.asarray(biased)
+
+
+def as_bias(mask: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a mask as what is added to scores: 0 or −inf if boolean; what is finite stays so in a smaller dtype."""
+    if mask.dtype.kind == "b":
+        return np.asarray(np.where(mask, dtype.type(0), dtype.type(-np.inf)))
+    if mask.dtype == dtype:
+        return mask
+    limit = float(np.finfo(dtype).max)
+    wide = mask.astype(np.result_type(mask.dtype, dtype) if mask.dtype.kind == "f" else dtype, copy=False)
+    return np.asarray(np.where(np.isfinite(wide), np.clip(wide, -limit, limit), wide), dtype)
 
 
 def window_sides(window: Any) -> tuple[int | None, int | None]:
@@ -180,8 +199,18 @@ def read_mask(attn_mask: Any, shape: tuple[int, ...], transposed: bool) -> Array
     return mask.swapaxes(-1, -2) if mask.ndim >= 2 else mask[:, None] if mask.ndim else mask
 
 
-def _positions(n_queries: Any, n_keys: Any, alignment: str) -> tuple[Array, Array]:
+def _window_range(
+    n_queries: int, n_keys: int, window: Any, alignment: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    left, right = window_sides(window)
+    position = _positions(n_queries, n_keys, alignment)
+    first = np.zeros_like(position) if left is None else position - left
+    end = np.full_like(position, n_keys) if right is None else position + right + 1
+    return first, end
+
+
+def _positions(n_queries: Any, n_keys: Any, alignment: str) -> npt.NDArray[np.int64]:
     choice(alignment, "alignment", ALIGNMENTS)
     n_queries, n_keys = length(n_queries, "n_queries"), length(n_keys, "n_keys")
     offset = n_keys - n_queries if alignment == "bottom_right" else 0
-    return np.arange(offset, offset + n_queries)[:, None], np.arange(n_keys)[None, :]
+    return np.arange(offset, offset + n_queries, dtype=np.int64)
