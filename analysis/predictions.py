@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from analysis.exact import (
-    Values,
     expected_entropy,
     expected_jacobian_frobenius_squared,
     expected_jacobian_trace,
@@ -14,25 +15,25 @@ from analysis.exact import (
     expected_query_gradient_squared,
 )
 from analysis.laws import Law
-from analysis.moments import law_pair, score_moments
+from analysis.moments import law_pair
 
-Statistic = str | float
-
-# Quantity and statistic -> the expectation, and whether its root is asked for.
-_SOFTMAX: dict[tuple[str, str], tuple[Any, bool]] = {
-    ("entropy", "mean"): (expected_entropy, False),
-    ("jacobian_trace", "mean"): (expected_jacobian_trace, False),
-    ("max_weight", "mean"): (expected_max_weight, False),
-    ("jacobian_norm", "rms"): (expected_jacobian_frobenius_squared, True),
+# Quantity and statistic -> the expectation, of the square where the statistic is a root mean square.
+_SOFTMAX: dict[tuple[str, str], Any] = {
+    ("entropy", "mean"): expected_entropy,
+    ("jacobian_trace", "mean"): expected_jacobian_trace,
+    ("max_weight", "mean"): expected_max_weight,
+    ("jacobian_norm", "rms"): expected_jacobian_frobenius_squared,
     # E‖J g‖² = E‖J‖_F² for g ~ N(0, I) independent of J.
-    ("score_gradient_norm", "rms"): (expected_jacobian_frobenius_squared, True),
-    ("query_gradient_norm", "rms"): (expected_query_gradient_squared, True),
+    ("score_gradient_norm", "rms"): expected_jacobian_frobenius_squared,
+    ("query_gradient_norm", "rms"): expected_query_gradient_squared,
 }
+# One double integral for each row of a causal mask: above this a prediction would no longer be quick.
+_CAUSAL_MAX_WEIGHT_ROWS = 64
 
 
 def predict(
-    quantity: str,
-    statistic: Statistic,
+    quantity: Any,
+    statistic: str | float,
     *,
     d_k: int,
     n_keys: int,
@@ -40,7 +41,7 @@ def predict(
     law: Any = "normal",
     alignment: float = 0.0,
     key_correlation: float = 0.0,
-    score: Literal["dot", "cosine"] | str = "dot",
+    score: Any = "dot",
     softcap: float | None = None,
     is_causal: bool = False,
 ) -> float | None:
@@ -56,13 +57,12 @@ def predict(
     scale : float
         The factor itself, finite.
     law
-        One law, or a pair for query and key, as `resolve_law` takes them; anything else has no prediction.
-    alignment : float
-        Componentwise correlation of q with each k.
-    key_correlation : float
-        Componentwise correlation of the keys with one another.
+        One law, or a pair for query and key, as `resolve_law` takes them; a callable has no prediction.
+    alignment, key_correlation : float
+        Componentwise correlations of q with each k and of the keys with one another, q and keys jointly linear.
     score, softcap, is_causal
-        Predictions are for the dot product without soft-cap and mask (and for the moments of a cosine score).
+        Predictions are for the dot product without soft-cap, beside mean and variance of a cosine score. Under a causal
+        mask the quantity is the mean over rows, and the prediction averages 1 to `n_keys` keys.
 
     Returns
     -------
@@ -71,33 +71,43 @@ def predict(
 
     Notes
     -----
-    For softmax quantities q and k are Gaussian and q has mean 0: conditionally on q the scores are iid Gaussian up to a
-    shift of the whole row, which softmax removes. A mean of k, the part of the keys that is common to all of them
-    (key_correlation ρ) are such shifts, so that the scale acts as scale·σ_q·σ_k·√(1-ρ).
+    For softmax quantities keys are Gaussian, and queries too (of mean 0) or Rademacher, so that ‖q‖ has a known law:
+    given q the scores are then iid Gaussian up to a shift of the whole row, which softmax removes. A mean of k, what
+    the keys share and their part along q are such shifts: the scale acts as scale·σ_q·σ_k·√(1 - key_correlation).
     """
-    laws = _resolved(law)
-    if laws is None or softcap is not None:
+    if callable(law) or callable(quantity) or softcap is not None:
         return None
+    query, key = law_pair(law)
     if quantity == "score":
-        return _score(statistic, d_k, scale, laws, alignment, key_correlation, score)
-    if score != "dot" or is_causal or not isinstance(statistic, str) or (quantity, statistic) not in _SOFTMAX:
+        value = _score(statistic, d_k, query, key, alignment, score)
+        return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
+    if score != "dot" or not isinstance(statistic, str) or not _is_normal(key):
         return None
-    query, key = laws
-    if not (_is_normal(query) and _is_normal(key) and query.mean == 0 and alignment == 0):
+    function = _SOFTMAX.get((quantity, statistic))
+    if function is None:
         return None
-    function, root = _SOFTMAX[quantity, statistic]
-    effective = scale * math.sqrt(query.variance * key.variance * (1 - key_correlation))
-    value: Values = function(n_keys, d_k=d_k, scale=effective)
-    if quantity == "query_gradient_norm":  # the gradient of q is in units of 1/σ_q
-        value = value / query.variance
-    return math.sqrt(float(value)) if root else float(value)
+    return _softmax(function, query, scale * math.sqrt(key.variance * (1 - key_correlation)), d_k, n_keys, is_causal)
 
 
-def _resolved(law: Any) -> tuple[Law, Law] | None:
-    try:
-        return law_pair(law)
-    except ValueError:
+def _softmax(function: Any, query: Law, scale: float, d_k: int, n_keys: int, is_causal: bool) -> float | None:
+    """Evaluate at the law of ‖q‖ that the query has; `scale` already holds what the keys do to it."""
+    rows: Any = n_keys
+    squared = function in (expected_jacobian_frobenius_squared, expected_query_gradient_squared)
+    if is_causal:
+        if squared or (function is expected_max_weight and n_keys > _CAUSAL_MAX_WEIGHT_ROWS):
+            return None
+        rows = np.arange(1, n_keys + 1)
+    if query.name == "rademacher":
+        if function is expected_query_gradient_squared:
+            return None
+        values = function(rows, sigma=abs(scale) * math.sqrt(d_k))
+    elif _is_normal(query) and query.mean == 0:
+        values = function(rows, d_k=d_k, scale=scale * math.sqrt(query.variance))
+        if function is expected_query_gradient_squared:  # the gradient with respect to q is in units of 1/σ_q
+            values = values / query.variance
+    else:
         return None
+    return math.sqrt(values) if squared else float(np.mean(values))
 
 
 def _is_normal(law: Law) -> bool:
@@ -105,25 +115,46 @@ def _is_normal(law: Law) -> bool:
     return law.name == "normal" or (law.name.startswith("norm(") and law.name.endswith(")"))
 
 
-def _score(
-    statistic: Statistic,
-    d_k: int,
-    scale: float,
-    laws: tuple[Law, Law],
-    alignment: float,
-    key_correlation: float,
-    score: str,
-) -> float | None:
-    """Give mean, variance and rms of one score; a shared part of the keys leaves standardised moments as they are."""
-    if score != "dot" or alignment != 0:
+def _sign(statistic: str | float, scale: float) -> float:
+    return abs(scale) if statistic == "rms" else scale
+
+
+def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, score: Any) -> float | None:
+    """Give mean, variance and rms of one unscaled score."""
+    if score == "cosine":
+        isotropic = any(_is_normal(law) and law.mean == 0 for law in (query, key))
+        mean, variance = (0.0, 1 / d_k) if isotropic and alignment == 0 else (math.nan, math.nan)
+    elif score == "dot":
+        mean, variance = aligned_moments(d_k, query, key, alignment)
+    else:
         return None
-    if key_correlation and not all(law.mean == 0 for law in laws):
-        return None
-    moments = score_moments(d_k, scale=scale, law=laws)
-    values = {
-        "mean": moments.mean,
-        "variance": moments.variance,
-        "rms": math.hypot(moments.mean, moments.variance**0.5),
-    }
-    value = values.get(statistic) if isinstance(statistic, str) else None
-    return value if value is not None and math.isfinite(value) else None
+    value = {"mean": mean, "variance": variance, "rms": math.sqrt(mean**2 + variance)}.get(statistic, math.nan)
+    return value if math.isfinite(value) else None
+
+
+def aligned_moments(d_k: int, query: Law, key: Law, alignment: float) -> tuple[float, float]:
+    """
+    Return mean and variance of kᵀq where k = μ_k + a σ_k (q - μ_q)/σ_q + √(1 - a²) (κ - μ_k), κ independent of q.
+
+    Parameters
+    ----------
+    d_k : int
+    query, key : Law
+        The laws of the components of q and κ.
+    alignment : float
+        a in [-1, 1].
+
+    Returns
+    -------
+    mean, variance : float
+        Infinite or NaN where the moments are that they need (the fourth of q where a is not 0).
+    """
+    q_variance, k_variance = query.variance, key.variance
+    slope = alignment * math.sqrt(k_variance / q_variance) if alignment else 0.0
+    own = 1 - alignment**2
+    linear = query.mean * slope + key.mean
+    variance = linear**2 * q_variance + own * k_variance * (query.mean**2 + q_variance)
+    if slope:
+        variance += 2 * linear * slope * query.central_moment(3)
+        variance += slope**2 * (query.central_moment(4) - q_variance**2)
+    return d_k * (query.mean * key.mean + slope * q_variance), d_k * variance

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import analysis
-from analysis.predictions import predict
 
 BY_KEYS = {
     "logsumexp": analysis.expected_logsumexp,
@@ -119,13 +118,3 @@ def test_one_dimension_is_a_mixture_over_a_half_normal():
     weight = 4.4 * w * 2 * np.exp(-(r**2) / 2) / math.sqrt(2 * math.pi)
     for function in BY_KEYS.values():
         close(function(10, d_k=1), weight @ function(10, sigma=r), rtol=1e-12)
-
-
-def test_predictions_exist_only_where_exact():
-    cell = {"d_k": 16, "n_keys": 8, "scale": 0.25}
-    close(predict("entropy", "mean", **cell), analysis.expected_entropy(8, d_k=16), rtol=1e-15)
-    close(predict("jacobian_norm", "rms", **cell) ** 2, analysis.expected_jacobian_frobenius_squared(8, d_k=16))
-    for refused in ({"softcap": 5.0}, {"is_causal": True}, {"score": "cosine"}, {"law": "uniform"}, {"law": max}):
-        assert predict("entropy", "mean", **cell, **refused) is None
-    for quantity, statistic in (("jacobian_norm", "mean"), ("entropy", "median"), ("dead_row", "mean")):
-        assert predict(quantity, statistic, **cell) is None
