@@ -1,0 +1,74 @@
+"""`attnsym derive`, `attnsym verify` and `attnsym prove`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
+
+ConventionOption = Annotated[str, typer.Option(help="columns (kᵀq) or rows (qkᵀ).")]
+
+
+@app.command("derive")
+def derive_command(
+    key: Annotated[str, typer.Argument(help="Key of the derivation; `attnsym list` shows all.")],
+    without: Annotated[list[str] | None, typer.Option("--without", help="Withdraw an assumption; may repeat.")] = None,
+    format: Annotated[str, typer.Option("--format", help="unicode, latex or mathml.")] = "unicode",
+    convention: ConventionOption = "columns",
+    json: JsonOption = False,
+) -> int:
+    """Show a derivation step by step, each step with its rule and the assumptions that it cites."""
+    from attnsym.symbolic import derive
+    from attnsym.symbolic.printing import Convention
+
+    derivation = derive(key)
+    for item in without or ():
+        derivation = derivation.without(item)
+    pages = {"unicode": derivation.to_unicode, "latex": derivation.to_latex, "mathml": derivation.to_mathml}
+    if format not in pages:
+        raise ValueError(f"--format must be unicode, latex or mathml: got {format!r}")
+    if convention not in ("columns", "rows"):
+        raise ValueError(f"--convention must be columns or rows: got {convention!r}")
+    orientation: Convention = "rows" if convention == "rows" else "columns"
+    verdict = derivation.check()
+    if json:
+        print_json(derivation.to_record())
+    else:
+        console().print(pages[format](orientation), soft_wrap=True)
+    return 0 if verdict else EXIT_FAILED_VERDICT
+
+
+@app.command("verify")
+def verify_command(
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys of derivations; all when none is given.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Check every step of the derivations by both decision procedures."""
+    import time
+
+    from attnsym.symbolic import DERIVATIONS, derive
+
+    rows = []
+    for key in keys or DERIVATIONS:
+        started = time.perf_counter()
+        derivation = derive(key)
+        verdict = derivation.check()
+        rows.append((derivation, verdict, time.perf_counter() - started))
+    if json:
+        print_json({"derivations": [{**d.to_record(), "seconds": round(seconds, 6)} for d, _, seconds in rows]})
+    else:
+        out = console()
+        for derivation, verdict, seconds in rows:
+            out.print(
+                f"{verdict.truth.value:8}{derivation.key:28}{len(derivation.steps):3} steps  "
+                f"{seconds * 1e3:7.1f} ms   {derivation.statement}"
+            )
+            if not verdict:
+                out.print(f"        {verdict}")
+            for axiom in verdict.axioms:
+                out.print(f"        trusts: {axiom}")
+        passed = sum(bool(verdict) for _, verdict, _ in rows)
+        out.print(f"{passed} of {len(rows)} derivations TRUE")
+    return 0 if all(verdict for _, verdict, _ in rows) else EXIT_FAILED_VERDICT

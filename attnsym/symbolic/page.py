@@ -1,0 +1,130 @@
+"""A derivation as a page: statement, assumptions, each step with its rule, verdict, and what is easily misread."""
+
+from __future__ import annotations
+
+import textwrap
+from html import escape
+from typing import TYPE_CHECKING
+
+from attnsym.symbolic.layout import Box, Row, Token, math_element
+from attnsym.symbolic.printing import Convention, Typesetter
+
+if TYPE_CHECKING:
+    from attnsym.symbolic.assumptions import Assumption
+    from attnsym.symbolic.derivation import Chain, Derivation, Equation, Step
+
+WIDTH = 104
+_RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\le ", "mo")}
+
+
+def equation_box(equation: Equation, convention: Convention) -> Box:
+    """Both sides and what stands between them."""
+    setter = Typesetter(convention)
+    return Row((setter.box(equation.lhs), _RELATIONS[equation.relation], setter.box(equation.rhs)))
+
+
+def equation_mathml(equation: Equation, convention: Convention) -> str:
+    """Return an equation as a ``<math>`` element."""
+    return math_element(equation_box(equation, convention))
+
+
+def unicode_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as text."""
+    verdict = derivation.check()
+    lines = [f"{derivation.key}: {derivation.title}", "", "Statement"]
+    lines += [f"  {equation.to_unicode(convention)}" for equation in derivation.statement.equations]
+    lines += ["", "Assumptions"]
+    lines += [f"  [{label}] {item.sentence}  ({item})" for item, label in _labels(derivation).items()] or ["  none"]
+    lines += [f"  withdrawn: {item.sentence}  ({item})" for item in sorted(derivation.withdrawn)]
+    if verdict.moments:
+        lines.append(f"  Finite must be: {', '.join(verdict.moments)}.")
+    lines += [part for axiom in derivation.axioms for part in _wrapped(f"Trusted: {axiom.sentence}")]
+    position = 0
+    for chain in derivation.chains:
+        lines += ["", _heading(chain), *_chain_lines(chain, derivation, position, verdict.step, convention)]
+        position += len(chain.steps)
+    lines += ["", *_wrapped(f"{verdict.truth.value}: {verdict.reason}.", "")]
+    lines += _wrapped(str(verdict.witness)) if verdict.witness is not None else []
+    if derivation.remark:
+        lines += ["", "Remark", *_wrapped(derivation.remark)]
+    lines += ["", f"Source: {derivation.source}"]
+    return "\n".join(lines)
+
+
+def _labels(derivation: Derivation) -> dict[Assumption, str]:
+    return {item: f"A{number}" for number, item in enumerate(derivation.assumptions, 1)}
+
+
+def _heading(chain: Chain) -> str:
+    return chain.heading or {"statement": "Derivation", "lemma": "Lemma", "second route": "Second route"}[chain.role]
+
+
+def _chain_lines(
+    chain: Chain, derivation: Derivation, first: int, broken: int | None, convention: Convention
+) -> list[str]:
+    setter = Typesetter(convention)
+    rows = [
+        (f"  {step.relation} {setter.box(step.rhs).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
+        for number, step in enumerate(chain.steps, first)
+    ]
+    column = min(max(len(left) for left, _, _ in rows) + 3, 70)
+    lines = [f"  {setter.box(chain.steps[0].lhs).unicode()}"]
+    for number, (left, right, note) in enumerate(rows, first):
+        right += "   ✗ breaks" if number == broken else ""
+        fits = len(left) < column
+        lines += [left.ljust(column) + right] if fits else [left, " " * column + right]
+        lines += textwrap.wrap(note, WIDTH, initial_indent="      ", subsequent_indent="      ")
+    return lines
+
+
+def reason(step: Step, derivation: Derivation) -> str:
+    """Return what stands beside a step: its rule and the labels of what it cites."""
+    labels = _labels(derivation)
+    cited = [labels.get(item, f"withdrawn {item}") for item in step.cites]
+    return f"{step.rule} [{', '.join(cited)}]" if cited else step.rule
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    wrapped = []
+    for paragraph in text.split("\n"):
+        more = indent + " " * (len(paragraph) - len(paragraph.lstrip()))
+        wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent=indent, subsequent_indent=more) or [""]
+    return wrapped
+
+
+def latex_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as aligned blocks, one for each chain."""
+    setter = Typesetter(convention)
+    blocks = []
+    for chain in derivation.chains:
+        rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
+        for step in chain.steps:
+            relation = _RELATIONS[step.relation].latex()
+            why = reason(step, derivation).replace("é", r"\'e")
+            rows.append(rf"&\quad {relation} {setter.box(step.rhs).latex()} && \text{{{why}}} \\")
+        blocks.append("$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$")
+    return "\n\n".join(blocks)
+
+
+def mathml_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as an HTML fragment with MathML."""
+    setter, verdict = Typesetter(convention), derivation.check()
+    parts = [f'<section class="derivation" id="{escape(derivation.key)}">', f"<h3>{escape(derivation.title)}</h3>"]
+    parts += [equation.to_mathml(convention) for equation in derivation.statement.equations]
+    assumed = "".join(
+        f"<li>[{label}] {escape(item.sentence)} <code>{escape(str(item))}</code></li>"
+        for item, label in _labels(derivation).items()
+    )
+    parts.append(f"<ul>{assumed}</ul>" if assumed else "<p>No assumptions.</p>")
+    for chain in derivation.chains:
+        parts.append(f"<h4>{escape(_heading(chain))}</h4><table>")
+        parts.append(f"<tr><td>{math_element(setter.box(chain.steps[0].lhs))}</td><td></td></tr>")
+        for step in chain.steps:
+            right = math_element(Row((_RELATIONS[step.relation], setter.box(step.rhs))))
+            note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
+            parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
+        parts.append("</table>")
+    parts += [f"<p>{escape(line)}</p>" for line in str(verdict).split("\n")]
+    parts += [f"<p>{escape(derivation.remark)}</p>"] * bool(derivation.remark)
+    parts += [f"<p>Source: {escape(derivation.source)}</p>", "</section>"]
+    return "\n".join(parts)

@@ -1,0 +1,98 @@
+"""Laurent polynomials over the rationals in named, indexed generators: the arithmetic of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+Generator: TypeAlias = tuple[str, tuple[object, ...]]
+Monomial: TypeAlias = tuple[tuple[Generator, int], ...]
+Polynomial: TypeAlias = dict[Monomial, Fraction | int]
+
+MAX_WORK = 400_000
+
+
+class TooLarge(ValueError):
+    """An expression beyond the work that the kernel is willing to do."""
+
+
+class Budget:
+    """Counts products of monomials, so that no input can hang the checker."""
+
+    def __init__(self, limit: int = MAX_WORK) -> None:
+        self.left = limit
+
+    def spend(self, amount: int) -> None:
+        """Take `amount` from the budget; raise `TooLarge` when it is gone."""
+        self.left -= amount
+        if self.left < 0:
+            raise TooLarge("the expression is too large for the checker: lower a power or the number of nested sums")
+
+
+def size_generator(sort: str) -> Generator:
+    """Return the generator √size; its square is the size."""
+    return (f"√{sort}", ())
+
+
+def constant(value: Fraction | int) -> Polynomial:
+    """Return a constant polynomial."""
+    return {(): value} if value else {}
+
+
+def single(generator: Generator, power: int = 1) -> Polynomial:
+    """Return generator ** power."""
+    return {((generator, power),): 1} if power else {(): 1}
+
+
+def times(left: Monomial, right: Monomial) -> Monomial:
+    """Multiply two monomials; exponents may be negative."""
+    if not left:
+        return right
+    if not right:
+        return left
+    powers = dict(left)
+    for generator, power in right:
+        total = powers.get(generator, 0) + power
+        if total:
+            powers[generator] = total
+        else:
+            del powers[generator]
+    return tuple(sorted(powers.items()))
+
+
+def accumulate(target: Polynomial, monomial: Monomial, coefficient: Fraction | int) -> None:
+    """Add a term in place and keep the polynomial free of zeros."""
+    total = target.get(monomial, 0) + coefficient
+    if total:
+        target[monomial] = total
+    else:
+        target.pop(monomial, None)
+
+
+def add(parts: Iterable[Polynomial]) -> Polynomial:
+    """Sum polynomials."""
+    result: Polynomial = {}
+    for part in parts:
+        for monomial, coefficient in part.items():
+            accumulate(result, monomial, coefficient)
+    return result
+
+
+def multiply(
+    left: Polynomial, right: Polynomial, budget: Budget, orders: Mapping[str, int] | None = None
+) -> Polynomial:
+    """Multiply; a power of a generator named in `orders` vanishes from its order on."""
+    budget.spend(1 + len(left) * len(right))
+    result: Polynomial = {}
+    for a, x in left.items():
+        for b, y in right.items():
+            product = times(a, b)
+            if not (orders and vanishes(product, orders)):
+                accumulate(result, product, x * y)
+    return result
+
+
+def vanishes(monomial: Monomial, orders: Mapping[str, int]) -> bool:
+    """Whether the monomial is of an order that is dropped."""
+    return any(name in orders and power >= orders[name] for (name, _), power in monomial)
