@@ -20,6 +20,10 @@ _EXPORTS: dict[str, str] = {
     "audit_example": "audit.files",
     "audit_files": "audit.files",
     "audit_tensors": "audit.tensors",
+    "Study": "study",
+    "StudyInterrupted": "study",
+    "StudyRow": "study",
+    "run_study": "study",
 }
 
 __all__ = sorted(_EXPORTS)

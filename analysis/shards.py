@@ -1,0 +1,128 @@
+"""Shards: the unit of work, of storage and of randomness. Computed anywhere, merged in the order of their numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.accumulators import Moments, OrderStatistics, Sample
+from analysis.cells import Cell
+from analysis.executors import one_blas_thread, width
+from analysis.samplers import draw
+from analysis.seeds import shard_sequence
+
+if TYPE_CHECKING:
+    from analysis.store import Store
+
+_AHEAD = 3  # shards in flight per worker: enough to keep it busy, few enough to keep memory flat
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What a worker sends back: the moments, and the values where quantiles are asked for."""
+
+    moments: Moments
+    values: NDArray[np.float64] | None
+
+    def sample(self) -> Sample:
+        """Return it as an accumulator."""
+        return Sample(self.moments, None if self.values is None else OrderStatistics.of(self.values))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One unit of work: the first `size` replicates of the stream of a cell's shard."""
+
+    cell: Cell
+    number: int
+    size: int
+    seed: int
+    keep_values: bool
+
+
+def run_shard(shard: Shard) -> ShardResult:
+    """Draw one shard; the function that workers run."""
+    with one_blas_thread():
+        values = draw(shard.cell, shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
+    return ShardResult(Moments.of(values), values if shard.keep_values else None)
+
+
+def shards_of(cell: Cell, replicates: int, *, seed: int, keep_values: bool) -> Iterator[Shard]:
+    """Yield the shards that make up that many replicates of a cell; only the last may be short."""
+    for number, done in enumerate(range(0, replicates, cell.shard)):
+        yield Shard(cell, number, min(cell.shard, replicates - done), seed, keep_values)
+
+
+def run_cells(
+    work: Sequence[tuple[Cell, int]],
+    *,
+    seed: int,
+    keep_values: bool,
+    executor: Executor,
+    store: Store | None,
+    advance: Callable[[int], None],
+) -> Iterator[Sample]:
+    """Yield the sample of each (cell, replicates) in order; `advance` hears of every shard's replicates."""
+    stream = (shard for cell, count in work for shard in shards_of(cell, count, seed=seed, keep_values=keep_values))
+    results = _in_order(stream, executor, store, advance)
+    try:
+        for cell, count in work:
+            sample: Sample | None = None
+            for _ in range(-(-count // cell.shard)):
+                part = next(results).sample()
+                sample = part if sample is None else sample.merge(part)
+            assert sample is not None
+            yield sample
+    finally:
+        results.close()
+
+
+def _in_order(
+    shards: Iterator[Shard], executor: Executor, store: Store | None, advance: Callable[[int], None]
+) -> Generator[ShardResult]:
+    """Yield results in the order of `shards` while later ones are computed; each is stored as soon as it is seen."""
+    waiting: deque[tuple[Shard, ShardResult | Future[ShardResult]]] = deque()
+    window = _AHEAD * width(executor)
+    try:
+        while True:
+            while len(waiting) < window and (shard := next(shards, None)) is not None:
+                known = store and store.get(shard.cell.digest, shard.number, shard.size, with_values=shard.keep_values)
+                waiting.append((shard, known or executor.submit(run_shard, shard)))
+            if not waiting:
+                return
+            shard, pending = waiting.popleft()
+            if isinstance(pending, ShardResult):
+                result = pending
+            else:
+                result = _outcome(shard, pending, executor)
+                if store:
+                    store.put(shard.cell.digest, shard.number, shard.size, result)
+            advance(shard.size)
+            yield result
+    finally:
+        for shard, pending in waiting:
+            if isinstance(pending, ShardResult) or pending.cancel() or not pending.done() or pending.exception():
+                continue
+            if store:  # finished although nobody came to ask: a resumed study will
+                store.put(shard.cell.digest, shard.number, shard.size, pending.result())
+
+
+def _outcome(shard: Shard, future: Future[ShardResult], executor: Executor) -> ShardResult:
+    for _ in range(_ATTEMPTS):
+        try:
+            return future.result()
+        except CancelledError:  # a cluster lost the worker that held it
+            future = executor.submit(run_shard, shard)
+        except BrokenExecutor:
+            break
+    raise OSError(
+        f"a worker process ended without an answer while it drew {shard.cell.name!r} at {shard.cell.where} "
+        "(killed, or out of memory)"
+    )
