@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from attnsym._blocks import Problem, as_problem, block
-from attnsym._scores import Inputs, Settings, heads_times_keys, read_inputs, score_matrix
+from attnsym._blocks import as_problem, block
+from attnsym._plain import masked_scores, output_in_blocks, plain_output, plain_weights
+from attnsym._scores import Inputs, Settings, read_inputs
 from attnsym._validate import (
     ALIGNMENTS,
     Array,
@@ -18,10 +18,8 @@ from attnsym._validate import (
     optional_scale,
     optional_softcap,
     probability,
-    random_generator,
 )
-from attnsym.masks import Window, allowed_mask, apply_mask, read_mask
-from attnsym.softmax import softmax_in_place
+from attnsym.masks import Window, read_mask, window_sides
 from attnsym.tiling import tiled_attention
 
 # From this many scores on, attention works in tiles; with fewer queries the keys outweigh the scores anyway.
@@ -39,10 +37,56 @@ def attention_scores(
     enable_gqa: bool = False,
     convention: str = "rows",
 ) -> Array:
-    """Return the scores, which enter softmax: scale · kᵀq for every query and key, soft-capped where asked."""
+    """
+    Return the scores, which enter softmax: scale · kᵀq for every query and key.
+
+    Parameters
+    ----------
+    query : array_like, (..., n_queries, d_k)
+        Vectors as rows; (..., d_k, n_queries) with ``convention="columns"``.
+    key : array_like, (..., n_keys, d_k)
+        Likewise. Leading axes broadcast.
+    scale : float, optional
+        The factor on kᵀq. None is 1/√d_k for dot products and 1 for other scores; 0 is 0.
+    score : {"dot", "cosine"} or callable
+        kᵀq; kᵀq / (‖k‖‖q‖), between −1 and 1, and 0 for a zero vector; or a score function (query, key) -> scores
+        that receives the arrays in the caller's convention (each query head with its own key head), returns scores
+        in it, and is not scaled unless `scale` is given.
+    softcap : float > 0, optional
+        Scores become softcap · tanh(score / softcap).
+    enable_gqa : bool
+        Axis −3 of `query` may be a multiple of that of `key`: consecutive query heads share a key head.
+    convention : {"rows", "columns"}
+        Whether vectors are rows (scores QKᵀ) or columns (scores KᵀQ).
+
+    Returns
+    -------
+    ndarray, (..., n_queries, n_keys), or (..., n_keys, n_queries) for columns
+        Exact up to rounding, |error| ≤ d_k·eps·scale·Σ|kᵢqᵢ|. 16-bit floats compute in and return float32, integers
+        float64. Finite wherever the scaled score lies in the range of the type, even if kᵀq itself overflows.
+
+    Raises
+    ------
+    ValueError
+        One sentence naming the argument, for shapes that do not fit, types that are not real numbers, a scale that is
+        not finite, a soft-cap that is not positive, or a score function that returns another shape.
+
+    Notes
+    -----
+    With independent components of mean 0 and variance 1, E[kᵀq] = 0 and Var[kᵀq] = d_k: the scale 1/√d_k keeps the
+    variance of a score at 1 for every d_k.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need" (2017), section 3.2.1 and footnote 4.
+
+    Examples
+    --------
+    >>> attention_scores([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]], scale=1)
+    array([[11.,  2.]])
+    """
     x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
-    settings = read_settings(x, score=score, scale=scale, softcap=softcap)
-    return x.to_caller(masked_scores(x, settings))
+    return x.to_caller(masked_scores(x, read_settings(x, score=score, scale=scale, softcap=softcap)))
 
 
 def attention_weights(
@@ -59,7 +103,48 @@ def attention_weights(
     causal_alignment: str = "top_left",
     convention: str = "rows",
 ) -> Array:
-    """Return the weights, which leave softmax: for each query, shares over the keys that sum to one."""
+    """
+    Return the weights, which leave softmax: for each query, shares over the keys that sum to one.
+
+    Parameters
+    ----------
+    query, key, scale, score, softcap, enable_gqa, convention
+        As in `attention_scores`.
+    attn_mask : array_like, optional
+        Boolean, True = may attend; or floating, added to the scores after the soft-cap. Broadcasts to the scores'
+        shape from the right, so that three axes are (num_heads, n_queries, n_keys); (..., n_keys, n_queries) for
+        columns. Only False and −inf mask: a finite bias, however large, is a bias. A 0/1 integer mask is refused.
+    is_causal : bool
+        Allow query i the keys up to its own position only.
+    window : int or (left, right), optional
+        Allow keys at distance < window; or from position − left to position + right, None leaving a side open.
+        Masks, causality and window intersect.
+    causal_alignment : {"top_left", "bottom_right"}
+        Where query i stands when the numbers of queries and keys differ: at position i, or at
+        i + n_keys − n_queries. Applies to causality and to the window.
+
+    Returns
+    -------
+    ndarray, (..., n_queries, n_keys), or (..., n_keys, n_queries) for columns
+        Non-negative; a query's weights sum to 1 within n_keys·eps, or are all 0 where it may attend to no key. Types
+        as in `attention_scores`.
+
+    Raises
+    ------
+    ValueError
+        As `attention_scores`; also for a mask of another type or shape, or a bad window or alignment.
+
+    Notes
+    -----
+    A masked key counts as if it were not there, even if it is NaN. A NaN in a query or in a key that it sees makes
+    that query's row NaN. Scores of +inf share the weight of their row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> attention_weights([[1.0]], [[0.0], [np.log(3.0)]], scale=1)
+    array([[0.25, 0.75]])
+    """
     x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
     settings = read_settings(
         x,
@@ -71,7 +156,7 @@ def attention_weights(
         window=window,
         causal_alignment=causal_alignment,
     )
-    return x.to_caller(softmax_in_place(masked_scores(x, settings)))
+    return x.to_caller(plain_weights(x, settings))
 
 
 def scaled_dot_product_attention(
@@ -91,10 +176,54 @@ def scaled_dot_product_attention(
     convention: str = "rows",
     rng: Any = None,
 ) -> Array:
-    """Return softmax(scale · query keyᵀ + mask) value."""
+    """
+    Mix the values by the attention weights: softmax(scale · QKᵀ + mask) V, or V softmax(scale · KᵀQ + mask).
+
+    The positional arguments are those of ``torch.nn.functional.scaled_dot_product_attention``.
+
+    Parameters
+    ----------
+    query, key, attn_mask, is_causal, scale, enable_gqa, score, softcap, window, causal_alignment, convention
+        As in `attention_weights`.
+    value : array_like, (..., n_keys, d_v), or (..., d_v, n_keys) for columns
+        With as many heads as `key`.
+    dropout_p : float in [0, 1]
+        Probability with which each weight is set to 0; the others are divided by 1 − dropout_p. There is no training
+        mode: 0, the default, drops nothing, and 1 gives zeros.
+    rng : None, int or numpy.random.Generator
+        Source of the dropout. An int repeats; a Generator advances from call to call; None draws fresh entropy.
+
+    Returns
+    -------
+    ndarray, (..., n_queries, d_v), or (..., d_v, n_queries) for columns
+        In the type of the inputs: 16-bit floats compute in float32 and return to their type, integers become float64.
+        A query that may attend to no key (or with no key at all) gets zeros; d_k = 0 gives the mean of the values.
+
+    Raises
+    ------
+    ValueError
+        As `attention_weights`; also for a value that does not fit or a dropout_p outside [0, 1].
+
+    Notes
+    -----
+    A large score matrix is never held whole: it is computed in tiles on as many threads as BLAS has, equal to the
+    whole up to rounding. A score function of the caller's own is the exception.
+
+    A NaN or infinite value reaches exactly the queries that may attend to its key.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need" (2017), equation 1. Milakov and Gimelshein, "Online normalizer
+    calculation for softmax" (2018), for the running maximum and sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scaled_dot_product_attention([[1.0]], [[0.0], [np.log(3.0)]], [[2.0], [6.0]], scale=1)
+    array([[5.]])
+    """
     p = probability(dropout_p, "dropout_p")
     x = read_inputs(query, key, value, enable_gqa=enable_gqa, convention=convention, score=score)
-
     settings = read_settings(
         x,
         score=score,
@@ -105,64 +234,22 @@ def scaled_dot_product_attention(
         window=window,
         causal_alignment=causal_alignment,
     )
-    if not is_lean(x, settings):
-        return x.to_caller(_plain_output(x, settings, p, rng))
+    if not is_large(x, settings):
+        return x.to_caller(plain_output(x, settings, p, rng))
     problem = as_problem(x, settings)
     if p > 0:
-        return x.to_caller(_in_blocks(problem, p, random_generator(rng)))
-    return x.to_caller(tiled_attention(problem, lambda heads, queries: _plain_output(*block(problem, heads, queries))))
+        return x.to_caller(output_in_blocks(problem, p, rng))
+    return x.to_caller(tiled_attention(problem, lambda heads, queries: plain_output(*block(problem, heads, queries))))
 
 
-def is_lean(x: Inputs, settings: Settings) -> bool:
-    """Return whether to work in tiles: a large score matrix, not a few queries each with keys of its own."""
+def is_large(x: Inputs, settings: Settings) -> bool:
+    """Return whether to work in tiles: on a large score matrix, unless few queries have keys of their own."""
     return (
         math.prod(x.scores_shape) >= _LEAN_SCORES
         and x.query.shape[-2] >= _LEAN_QUERIES
         and x.query.dtype.itemsize <= 8
         and not callable(settings.score)
     )
-
-
-def _plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any = None) -> Array:
-    weights = softmax_in_place(masked_scores(x, settings))
-    drop_out(weights, dropout_p, rng)
-    with np.errstate(over="ignore", invalid="ignore"):
-        output = heads_times_keys(weights, x.value, x.grouped)
-    if dropout_p < 1 and not np.isfinite(output).all():
-        output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
-    return output.astype(x.output_dtype, copy=False)
-
-
-def _in_blocks(problem: Problem, dropout_p: float, rng: np.random.Generator) -> Array:
-    """Return the plain output block by block, drawing the dropout in the order in which the plain path draws it."""
-    output = np.empty((problem.n_heads, problem.n_queries, problem.value.matrices.shape[-1]), problem.output_dtype)
-    step = max(1, _LEAN_SCORES // problem.n_keys)
-    for head in range(problem.n_heads):
-        for start in range(0, problem.n_queries, step):
-            part = (slice(head, head + 1), slice(start, min(start + step, problem.n_queries)))
-            output[part] = _plain_output(*block(problem, *part), dropout_p, rng)
-    return output.reshape(*problem.lead, *output.shape[1:])
-
-
-def drop_out(x: Array, p: float, rng: Any) -> None:
-    """Set each entry of `x` to 0 with probability p and divide the others by 1 − p, in place."""
-    if p == 1:
-        x[...] = 0
-    elif p > 0:
-        x *= random_generator(rng).random(x.shape, dtype=np.float32) >= p
-        x /= 1 - p
-
-
-def _default_scale(d_k: int) -> float:
-    return 1.0 / math.sqrt(d_k) if d_k else 1.0  # vectors without components: every score is an empty sum
-
-
-def resolve_scale(scale: float | None, score: str | ScoreFunction, d_k: int) -> float:
-    """Return the factor on the scores: as given (0 is 0), else 1/√d_k for dot products and 1 for other scores."""
-    given = optional_scale(scale)
-    if given is not None:
-        return given
-    return _default_scale(d_k) if score == "dot" else 1.0
 
 
 def read_settings(
@@ -184,34 +271,18 @@ def read_settings(
         softcap=optional_softcap(softcap),
         attn_mask=None if attn_mask is None else read_mask(attn_mask, x.scores_shape, x.columns),
         is_causal=bool(is_causal),
-        window=window,
+        window=None if window is None else window_sides(window),
         causal_alignment=causal_alignment,
     )
 
 
-def masked_scores(x: Inputs, settings: Settings) -> Array:
-    """Return the scores as they enter softmax, −inf where a query may not attend, as a fresh array."""
-    scores = score_matrix(x, settings.score, settings.scale, settings.softcap)
-    for mask in (settings.attn_mask, settings.visible):
-        if mask is not None:
-            scores = apply_mask(scores, mask)
-    n_queries, n_keys = scores.shape[-2:]
-    allowed = allowed_mask(n_queries, n_keys, settings.is_causal, settings.window, settings.causal_alignment)
-    return scores if allowed is None else apply_mask(scores, allowed)
+def resolve_scale(scale: float | None, score: str | ScoreFunction, d_k: int) -> float:
+    """Return the factor on the scores: as given (0 is 0), else 1/√d_k for dot products and 1 for other scores."""
+    given = optional_scale(scale)
+    if given is not None:
+        return given
+    return _default_scale(d_k) if score == "dot" else 1.0
 
 
-def _mix_non_finite(x: Inputs, weights: Array, visible: Array) -> Array:
-    """Mix values of which some are NaN or ±inf: each reaches exactly the rows that see its key."""
-    value, half = x.value, x.value.dtype.type(0.5)
-    finite = np.where(np.isfinite(value), value, half * 0)
-    limit = np.finfo(value.dtype).max / 2
-    # a mixture of finite values is finite: half the values cannot overflow by rounding, and the double is clipped
-    output = np.clip(heads_times_keys(weights, finite * half, x.grouped), -limit, limit) * 2
-    seen = visible.astype(value.dtype)
-    output += np.where(heads_times_keys(seen, np.isnan(value).astype(value.dtype), x.grouped) > 0, np.nan, half * 0)
-    with np.errstate(invalid="ignore"):  # +inf and −inf in one row: NaN
-        for infinity in (np.inf, -np.inf):
-            reached = heads_times_keys(seen, (value == infinity).astype(value.dtype), x.grouped) > 0
-            output += np.where(reached, value.dtype.type(infinity), half * 0)
-    rows = np.isnan(weights).any(axis=-1, keepdims=True)
-    return np.where(rows, value.dtype.type(np.nan), output)
+def _default_scale(d_k: int) -> float:
+    return 1.0 / math.sqrt(d_k) if d_k else 1.0  # vectors without components: every score is an empty sum

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._plain import masked_scores
 from attnsym._scores import Inputs, Settings, read_inputs, score_matrix, unit_vectors
 from attnsym._validate import Array, real_array
-from attnsym.attention import masked_scores, read_settings
+from attnsym.attention import read_settings
 from attnsym.masks import Window
 from attnsym.softmax import softmax_in_place, softmax_vjp
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._plain import drop_out
 from attnsym._validate import Array, compute_dtype, length, output_dtype, probability, random_generator, real_array
-from attnsym.attention import drop_out, scaled_dot_product_attention
+from attnsym.attention import scaled_dot_product_attention
 from attnsym.masks import Window
 
 

@@ -1,0 +1,81 @@
+"""The plain path: the whole score matrix of a problem, or of a block of it. Scores, mask, softmax, mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnsym._blocks import Problem, block
+from attnsym._scores import Inputs, Settings, heads_times_keys, score_matrix
+from attnsym._validate import Array, random_generator
+from attnsym.masks import allowed_mask, apply_mask
+from attnsym.softmax import softmax_in_place
+
+_BLOCK_SCORES = 1 << 17
+
+
+def masked_scores(x: Inputs, settings: Settings) -> Array:
+    """Return the scores as they enter softmax, −inf where a query may not attend, as a fresh array."""
+    scores = score_matrix(x, settings.score, settings.scale, settings.softcap)
+    for mask in (settings.attn_mask, settings.visible):
+        if mask is not None:
+            scores = apply_mask(scores, mask)
+    n_queries, n_keys = scores.shape[-2:]
+    allowed = allowed_mask(n_queries, n_keys, settings.is_causal, settings.window, settings.causal_alignment)
+    return scores if allowed is None else apply_mask(scores, allowed)
+
+
+def plain_weights(x: Inputs, settings: Settings) -> Array:
+    """Return the weights (..., n_queries, n_keys) as a fresh array."""
+    return softmax_in_place(masked_scores(x, settings))
+
+
+def plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any = None) -> Array:
+    """Return the output (..., n_queries, d_v)."""
+    weights = plain_weights(x, settings)
+    drop_out(weights, dropout_p, rng)
+    with np.errstate(over="ignore", invalid="ignore"):
+        output = heads_times_keys(weights, x.value, x.grouped)
+        if dropout_p < 1 and not np.isfinite(output).all():
+            output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
+        return output.astype(x.output_dtype, copy=False)
+
+
+def output_in_blocks(problem: Problem, dropout_p: float, rng: Any) -> Array:
+    """Return `plain_output` without the whole score matrix, drawing the dropout in the order of the whole."""
+    generator = random_generator(rng)
+    output = np.empty((problem.n_heads, problem.n_queries, problem.value.matrices.shape[-1]), problem.output_dtype)
+    step = max(1, _BLOCK_SCORES // problem.n_keys)
+    for head in range(problem.n_heads):
+        for start in range(0, problem.n_queries, step):
+            part = slice(head, head + 1), slice(start, min(start + step, problem.n_queries))
+            output[part] = plain_output(*block(problem, *part), dropout_p, generator)
+    return output.reshape(*problem.lead, *output.shape[1:])
+
+
+def drop_out(x: Array, p: float, rng: Any) -> None:
+    """Set each entry of `x` to 0 with probability p and divide the others by 1 − p, in place."""
+    if p == 1:
+        x[...] = 0
+    elif p > 0:
+        x *= random_generator(rng).random(x.shape, dtype=np.float32) >= p
+        x /= 1 - p
+
+
+def _mix_non_finite(x: Inputs, weights: Array, visible: Array) -> Array:
+    """Mix values of which some are NaN or ±inf: each reaches exactly the rows that see its key."""
+    value, zero = x.value, x.value.dtype.type(0)
+    seen = visible.astype(value.dtype)
+
+    def reaches(these: Array) -> Array:
+        return np.asarray(heads_times_keys(seen, these.astype(value.dtype), x.grouped) > 0)
+
+    # A mixture of finite values is finite: half of each cannot overflow by rounding, and the double is clipped.
+    limit = np.finfo(value.dtype).max / 2
+    halves = np.where(np.isfinite(value), value, zero) / 2
+    output = np.clip(heads_times_keys(weights, halves, x.grouped), -limit, limit) * 2
+    for infinity in (np.inf, -np.inf):  # both in one row: NaN
+        output += np.where(reaches(value == infinity), value.dtype.type(infinity), zero)
+    unknown = reaches(np.isnan(value)) | np.isnan(weights).any(axis=-1, keepdims=True)
+    return np.where(unknown, value.dtype.type(np.nan), output)
