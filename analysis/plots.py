@@ -1,0 +1,248 @@
+"""Figures of finished results. Pure functions: they compute no statistic and never touch pyplot's global state."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from analysis.study import Study
+
+_SCALE_COLOURS = {"sqrt": "#1b6ca8", "unscaled": "#c8452f"}
+_OTHER_COLOURS = ("#3a7d44", "#7b4fa3", "#b8860b", "#4d4d4d")
+_MARKERS = "osD^vPX"
+_LARGEST_MAP = 256
+
+_QUANTITY = {
+    "score": "score",
+    "entropy": "entropy (nats)",
+    "effective_keys": "effective keys",
+    "jacobian_trace": "tr J",
+    "jacobian_norm": "‖J‖ (Frobenius)",
+    "dead_row": "share of dead rows",
+    "max_weight": "largest weight",
+    "score_gradient_norm": "‖∂L/∂scores‖",
+    "query_gradient_norm": "‖∂L/∂q‖",
+}
+_SCALE = {"sqrt": "divided by √d_k", "unscaled": "unscaled"}
+
+
+def study_figure(study: Study, *, columns: int = 3) -> Figure:
+    """
+    Draw a finished study: a panel per quantity and statistic, error bars measured, lines predicted.
+
+    Parameters
+    ----------
+    study : Study
+        Its rows are drawn as they are; nothing is simulated again.
+    columns : int, optional
+        Panels side by side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Horizontally d_k (or n_keys, where only that varies), logarithmic; one colour per scale, one marker per
+        n_keys. Bars are the rows' own intervals; on a logarithmic axis a bar that reaches zero or below is drawn to
+        the lower edge.
+
+    Raises
+    ------
+    ValueError
+        For a study without rows.
+    """
+    if not study.rows:
+        raise ValueError("study must have at least one row to draw: got none")
+    panels = _grouped(study.rows, lambda row: (row.quantity, str(row.statistic)))
+    columns = min(columns, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = _figure(3.6 * columns + 0.4, 3.1 * lines + 0.3)
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axis, ((quantity, statistic), rows) in zip(axes, panels.items(), strict=False):
+        _study_panel(axis, rows)
+        axis.set_title(f"{statistic} of {_QUANTITY.get(quantity, _drawable(quantity))}", fontsize=10)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    axes[0].legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _study_panel(axis: Axes, rows: Sequence[Any]) -> None:
+    by_keys = len({row.d_k for row in rows}) == 1 and len({row.n_keys for row in rows}) > 1
+    estimates = np.array([row.estimate for row in rows], dtype=float)
+    positive = bool(np.all(estimates > 0))
+    wide = positive and estimates.max() > 20 * estimates.min()
+    markers = {keys: _MARKERS[i % len(_MARKERS)] for i, keys in enumerate(sorted({row.n_keys for row in rows}))}
+    colours = _colours(row.scale for row in rows)
+    series = _grouped(rows, lambda row: (row.scale, row.law, None if by_keys else row.n_keys))
+    for (scale, law, n_keys), members in series.items():
+        members = sorted(members, key=lambda row: (row.d_k, row.n_keys))
+        x = np.array([row.n_keys if by_keys else row.d_k for row in members], dtype=float)
+        label = _series_label(scale, law, n_keys, rows)
+        _error_bars(axis, x, members, colours[scale], markers[members[0].n_keys], label, logarithmic=wide)
+        predicted = [(xi, row.prediction) for xi, row in zip(x, members, strict=True) if row.prediction is not None]
+        if predicted:
+            axis.plot(*zip(*predicted, strict=True), "-", color=colours[scale], linewidth=1, alpha=0.8)
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel("n_keys" if by_keys else "d_k")
+    if wide:
+        axis.set_yscale("log")
+    elif positive:
+        axis.set_ylim(bottom=0)
+
+
+def _error_bars(
+    axis: Axes, x: Any, rows: Sequence[Any], colour: str, marker: str, label: str, *, logarithmic: bool
+) -> None:
+    y = np.array([row.estimate for row in rows], dtype=float)
+    low, high = (np.array([row.interval[side] for row in rows], dtype=float) for side in (0, 1))
+    if logarithmic:
+        low = np.maximum(low, y / 1e3)  # a logarithmic axis would silently drop a bar that crosses zero
+    bars = np.nan_to_num(np.array([y - low, high - y])).clip(min=0)
+    axis.errorbar(x, y, yerr=bars, fmt=marker, color=colour, markersize=3.5, capsize=2, linewidth=1, label=label)
+
+
+def _series_label(scale: str, law: Any, n_keys: Any, rows: Sequence[Any]) -> str:
+    parts = [_SCALE.get(scale, f"scale {scale}")]
+    if n_keys is not None and len({row.n_keys for row in rows}) > 1:
+        parts.append(f"{n_keys} keys")
+    if len({str(row.law) for row in rows}) > 1:
+        parts.append(str(law))
+    return _drawable(", ".join(parts))
+
+
+def ten_keys_figure(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
+    """
+    Draw one query's weights over its keys as bars, and beside them many draws' largest weights.
+
+    Parameters
+    ----------
+    panels : mapping of str to (weights, largest_weights)
+        Title to the weights of one draw, shape (n_keys,), and the largest weight of each of many draws, shape
+        (n_draws,).
+    """
+    figure = _figure(8.2, 2.9 * len(panels))
+    grid = figure.subplots(len(panels), 2, squeeze=False, width_ratios=(2, 1.2))
+    for (bars, strip), (title, (weights, largest)), colour in zip(
+        grid, panels.items(), itertools.cycle((_SCALE_COLOURS["unscaled"], _SCALE_COLOURS["sqrt"])), strict=False
+    ):
+        weights, largest = np.asarray(weights), np.asarray(largest)
+        bars.bar(np.arange(1, weights.size + 1), weights, color=colour)
+        bars.set(ylim=(0, 1), xlabel="key", ylabel="weight", xticks=np.arange(1, weights.size + 1))
+        bars.set_title(title, fontsize=10)
+        strip.hist(largest, bins=np.linspace(0, 1, 41), color=colour)
+        strip.axvline(weights.max(), color="black", linewidth=1, linestyle="--")
+        strip.set(xlim=(0, 1), xlabel="largest weight", ylabel="draws")
+        strip.set_title(f"{largest.size:,} draws; dashed: this one", fontsize=9)
+    return figure
+
+
+def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> Figure:
+    """
+    Draw a weight matrix of shape (n_queries, n_keys): keys across, queries down, with a colour bar.
+
+    A matrix with more than 256 rows or columns is shown as the largest weight of each block of cells, and the title
+    says so, since averaging or dropping cells would hide a single large weight.
+    """
+    array = np.asarray(weights, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"weights must be a non-empty matrix (n_queries, n_keys): got shape {array.shape}")
+    shown, block = _block_maxima(array)
+    figure = _figure(4.8, 4.0)
+    axis = figure.subplots()
+    note = "" if block == (1, 1) else f" (largest of each {block[0]}×{block[1]} block)"
+    _heatmap(figure, axis, shown, label="weight", vmin=0.0, extent=_extent(array, shown))
+    axis.set(xlabel="key", ylabel="query")
+    axis.set_title(_drawable(title) + note, fontsize=10)
+    return figure
+
+
+def map_figure(values: ArrayLike, *, title: str, rows: str = "layer", columns: str = "head", label: str = "") -> Figure:
+    """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"values must be a non-empty matrix (layers, heads): got shape {array.shape}")
+    figure = _figure(min(1.6 + 0.5 * array.shape[1], 14), min(1.2 + 0.36 * array.shape[0], 12))
+    axis = figure.subplots()
+    _heatmap(figure, axis, array, label=label)
+    axis.set(xlabel=columns, ylabel=rows)
+    axis.set_title(_drawable(title), fontsize=10)
+    if array.size <= 400:
+        middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
+        for (i, j), value in np.ndenumerate(array):
+            if np.isfinite(value):
+                colour = "black" if value > middle else "white"
+                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=6, color=colour)
+    return figure
+
+
+def _heatmap(
+    figure: Figure, axis: Axes, array: Any, *, label: str, vmin: float | None = None, extent: Any = None
+) -> None:
+    image = axis.imshow(array, cmap="viridis", vmin=vmin, aspect="auto", interpolation="nearest", extent=extent)
+    figure.colorbar(image, ax=axis, label=label)
+
+
+def _block_maxima(array: Any) -> tuple[Any, tuple[int, int]]:
+    block = tuple(-(-size // _LARGEST_MAP) for size in array.shape)
+    for axis, size in enumerate(block):
+        if size > 1:
+            array = np.fmax.reduceat(array, np.arange(0, array.shape[axis], size), axis=axis)
+    return array, (block[0], block[1])
+
+
+def _extent(array: Any, shown: Any) -> tuple[float, float, float, float] | None:
+    if shown.shape == array.shape:
+        return None
+    return (-0.5, array.shape[1] - 0.5, array.shape[0] - 0.5, -0.5)
+
+
+def svg(figure: Figure) -> str:
+    """Return the figure as an SVG element for a page; equal figures give equal bytes, text is drawn as paths."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure
+
+
+def _colours(scales: Iterable[str]) -> dict[str, str]:
+    others = itertools.cycle(_OTHER_COLOURS)
+    return {scale: _SCALE_COLOURS.get(scale) or next(others) for scale in dict.fromkeys(scales)}
+
+
+def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+@lru_cache(maxsize=1)
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return frozenset(get_font(findfont(FontProperties())).get_charmap())
+
+
+def _drawable(text: str) -> str:
+    """Replace what the font lacks by its code point (one warning), and keep `$` from starting mathematics."""
+    missing = sorted({c for c in text if ord(c) not in _glyphs()})
+    if missing:
+        warnings.warn(f"the plotting font lacks {missing}: shown as code points", stacklevel=3)
+    return "".join(f"\\u{ord(c):04x}" if c in missing else c for c in text).replace("$", r"\$")
