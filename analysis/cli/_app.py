@@ -27,17 +27,33 @@ _ClickException: Any = typer.BadParameter.__mro__[2]
 Number = TypeVar("Number", int, float)
 
 
-@app.callback()
-def _root() -> None:
-    # A callback keeps the command's name required even while only one command is registered.
-    pass
-
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 EXIT_FAILED_VERDICT = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        from attnsym import __version__
+
+        libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "scipy", "sympy"))
+        print(f"attnsym {__version__} ({libraries})")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the versions and exit.")
+]
+
+
+@app.callback()
+def _root(version: VersionOption = False) -> None:
+    # A callback keeps the command's name required even while only one command is registered.
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.Exit as stop:
         return int(stop.exit_code)
     except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error)
+            return EXIT_BAD_INPUT
         return _bad_input(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
         print("attnsym: stopped", file=sys.stderr)
