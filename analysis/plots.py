@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+    from analysis.audit.results import TensorAudit
     from analysis.study import Study
 
 _SCALE_COLOURS = {"sqrt": "#1b6ca8", "unscaled": "#c8452f"}
@@ -167,7 +168,7 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> F
     return figure
 
 
-def map_figure(values: ArrayLike, *, title: str, rows: str = "layer", columns: str = "head", label: str = "") -> Figure:
+def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Sequence[str] = ()) -> Figure:
     """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
     array = np.asarray(values, dtype=float)
     if array.ndim != 2 or 0 in array.shape:
@@ -175,7 +176,9 @@ def map_figure(values: ArrayLike, *, title: str, rows: str = "layer", columns: s
     figure = _figure(min(1.6 + 0.5 * array.shape[1], 14), min(1.2 + 0.36 * array.shape[0], 12))
     axis = figure.subplots()
     _heatmap(figure, axis, array, label=label)
-    axis.set(xlabel=columns, ylabel=rows)
+    axis.set(xlabel="head", ylabel="layer")
+    if 0 < len(row_names) <= 40:
+        axis.set_yticks(range(len(row_names)), [_drawable(name) for name in row_names], fontsize=8)
     axis.set_title(_drawable(title), fontsize=10)
     if array.size <= 400:
         middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
@@ -184,6 +187,15 @@ def map_figure(values: ArrayLike, *, title: str, rows: str = "layer", columns: s
                 colour = "black" if value > middle else "white"
                 axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=6, color=colour)
     return figure
+
+
+def audit_map(audit: TensorAudit) -> Figure:
+    """Draw an audit as a layers × heads map of entropy / log(visible keys): 1 is uniform, 0 one-hot."""
+    layers = list(dict.fromkeys(head.layer for head in audit.heads))
+    values = np.full((len(layers), 1 + max((head.head for head in audit.heads), default=0)), np.nan)
+    for head in audit.heads:
+        values[layers.index(head.layer), head.head] = head.entropy_ratio
+    return map_figure(values, title="entropy / log(visible keys)", label="1 uniform, 0 one-hot", row_names=layers)
 
 
 def _heatmap(
