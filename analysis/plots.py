@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from analysis.audit.results import TensorAudit
-    from analysis.study import Study
+    from analysis.study_result import Study
 
 _SCALE_COLOURS = {"sqrt": "#1b6ca8", "unscaled": "#c8452f"}
 _OTHER_COLOURS = ("#3a7d44", "#7b4fa3", "#b8860b", "#4d4d4d")
@@ -178,7 +178,7 @@ def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Seq
     _heatmap(figure, axis, array, label=label)
     axis.set(xlabel="head", ylabel="layer")
     if 0 < len(row_names) <= 40:
-        axis.set_yticks(range(len(row_names)), [_drawable(name) for name in row_names], fontsize=8)
+        axis.set_yticks(range(len(row_names)), [_shortened(name) for name in row_names], fontsize=8)
     axis.set_title(_drawable(title), fontsize=10)
     if array.size <= 400:
         middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
@@ -243,6 +243,10 @@ def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
+
+
+def _shortened(name: str, length: int = 24) -> str:
+    return _drawable(name if len(name) <= length else f"…{name[1 - length :]}")  # layers differ at the end
 
 
 @lru_cache(maxsize=1)

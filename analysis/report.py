@@ -18,8 +18,9 @@ from attnsym import explain
 
 if TYPE_CHECKING:
     from analysis.audit.results import TensorAudit
-    from analysis.confirmation import Confirmation
-    from analysis.study import Study
+
+    Confirmation = Any
+    from analysis.study_result import Study
 
 _OPEN_DERIVATIONS = frozenset({"score-mean", "score-variance", "scaled-score-variance"})
 _CSS = {"TRUE": "pass", "confirmed": "pass", "FALSE": "fail", "rejected": "fail"}
@@ -114,7 +115,10 @@ def _explanation() -> dict[str, Any]:
 
     result = explain([1.0], [[0.0], [1.0986122886681098]], [[2.0], [6.0]], scale=1)
     rows = [
-        [_number(cell) for cell in (row.product_sum, row.score, row.exponential, row.weight, *row.value, *row.contribution)]
+        [
+            _number(cell)
+            for cell in (row.product_sum, row.score, row.exponential, row.weight, *row.value, *row.contribution)
+        ]
         for row in result.rows
         if row.value is not None and row.contribution is not None
     ]
@@ -123,8 +127,8 @@ def _explanation() -> dict[str, Any]:
         "note": WHAT_WEIGHTS_ARE,
         "columns": ["kᵀq", "score", "exp(score)", "weight", "value", "weight · value"],
         "rows": rows,
-        "result": f"The exponentials sum to {_number(result.exponential_sum)}; the output is the sum of the last column, "
-        f"{_number(result.output[0])}.",
+        "result": f"The exponentials sum to {_number(result.exponential_sum)}; the output is the sum of the last "
+        f"column, {_number(result.output[0])}.",
     }
 
 
@@ -175,39 +179,81 @@ def _study(study: Study) -> dict[str, Any]:
     figure = _figure(plots.study_figure(study))
     return {
         "figure": figure,
+        "narrow": len({(row.quantity, row.statistic) for row in study.rows}) == 1,
         "caption": caption,
         "columns": [*columns, "prediction", "z", "replicates"],
         "rows": rows,
     }
 
 
+_HEAD_COLUMNS = {
+    "layer": "layer",
+    "head": "head",
+    "score_variance_ratio": "variance / d_k",
+    "within_row_variance": "within-row variance",
+    "entropy_ratio": "entropy / log m",
+    "predicted_entropy_ratio": "Gaussian prediction",
+    "jacobian_trace": "tr J",
+    "dead_row_fraction": "dead rows",
+    "largest_score": "largest |score|",
+    "first_key_share": "first key",
+    "verdict": "verdict",
+    "cause": "cause",
+}
+_LAYER_COLUMNS = {
+    **{name: _HEAD_COLUMNS[name] for name in list(_HEAD_COLUMNS)[:-2] if name != "head"},
+    "heads_above_four": "heads above 4 within row",
+    "heads_saturated": "saturated heads",
+}
+
+
 def _audit(audit: TensorAudit) -> dict[str, Any]:
-    columns = {
-        "layer": "layer",
-        "head": "head",
-        "score_variance_ratio": "variance / d_k",
-        "within_row_variance": "within-row variance",
-        "entropy_ratio": "entropy / log m",
-        "predicted_entropy_ratio": "Gaussian prediction",
-        "jacobian_trace": "tr J",
-        "dead_row_fraction": "dead rows",
-        "largest_score": "largest |score|",
-        "first_key_share": "first key",
-        "verdict": "verdict",
-        "cause": "cause",
-    }
-    records = audit.to_records()
     return {
         "title": audit.source,
         "summary": audit.summary(),
-        "figures": [_figure(plots.audit_map(audit))] if records else [],
-        "columns": list(columns.values()),
-        "rows": [[_cell(record[name]) for name in columns] for record in records],
+        "figures": [_figure(plots.audit_map(audit))] if audit.heads else [],
+        "tables": [
+            ("Layers (means over heads)", True, *_table(audit.layers, _LAYER_COLUMNS)),
+            ("Every head", False, *_table(audit.heads, _HEAD_COLUMNS)),
+        ],
     }
 
 
+def _table(records: Sequence[Any], columns: dict[str, str]) -> tuple[list[str], list[list[str]]]:
+    return list(columns.values()), [[_cell(getattr(record, name)) for name in columns] for record in records]
+
+
+def _confirmation(confirmation: Confirmation) -> dict[str, Any]:
+    rows = []
+    for result in confirmation.claims:
+        shown = result.shown
+        numbers = (shown.prediction, shown.estimate, shown.z_score, result.rival_z_score)
+        verdict = result.verdict.value
+        rows.append(
+            {
+                "key": result.claim.key,
+                "statement": result.claim.statement,
+                "meaning": result.claim.meaning,
+                "derived": result.derivation_verdict or result.claim.route,
+                "numbers": [_number(number) for number in numbers],
+                "verdict": verdict,
+                "css": _CSS.get(verdict, "doubt"),
+            }
+        )
+    confirmed = sum(row["verdict"] == "confirmed" for row in rows)
+    summary = (
+        f"{confirmed} of {len(rows)} claims confirmed. A row shows the cell that "
+        f"speaks most against its claim and the largest z of its rival, the plausible mistake. Beyond |z| = "
+        f"{confirmation.critical_z:.2f} a number is contradicted; if every claim is true, the probability that any is "
+        f"rejected is at most {confirmation.family_wise_alpha:g}."
+    )
+    return {"summary": summary, "rows": rows}
+
+
 def _cell(value: Any) -> str:
-    return _number(value, 3) if value is None or isinstance(value, float) else str(value)
+    if value is None or value != value:
+        return "–"
+    return _number(value, 3) if isinstance(value, float) else str(value)
 
 
 def _ten_keys(result: TenKeys) -> dict[str, Any]:

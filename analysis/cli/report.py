@@ -14,7 +14,7 @@ import typer
 from analysis.cli._app import app
 
 if TYPE_CHECKING:
-    from analysis.study import Study
+    from analysis.study_result import Study
 
 _D_K = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _N_KEYS = 10
@@ -51,7 +51,7 @@ def report(
 
 def _studies(seed: int, workers: int | None) -> list[Study]:
     """Return the report's studies; each figure shows mean, spread and what a mean alone would hide."""
-    from analysis import run_study
+    from analysis.study import run_study
 
     def study(quantity: str, *statistics: str, replicates: int) -> Study:
         return run_study(
