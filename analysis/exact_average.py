@@ -42,27 +42,28 @@ def chi_rule(d_k: int, scale: float = 1.0) -> tuple[Array, Array]:
     -------
     r, weight : ndarray of float, shape (n,)
     """
-    peak = math.sqrt(d_k - 1.0)
-    low, high = _chi_window(d_k)
+    low, high = chi_window(d_k)
     edges = [low, high]
     while low == 0 and abs(scale) * edges[1] > GRADED_BEYOND:
         edges.insert(1, max(edges[1] / GRADED_FACTOR, GRADED_BEYOND / 2 / abs(scale)))
     x, w = legendre(CHI_NODES if low > 0 else CHI_NODES_FROM_ZERO)
     left, half = np.array(edges[:-1])[:, None], np.diff(edges)[:, None] / 2
     r = (left + half * (x + 1)).ravel()
-    weight = (half * w).ravel() * np.exp(_chi_log_weight(r, d_k, peak))
+    weight = (half * w).ravel() * np.exp(log_chi_weight(r, d_k))
     return r, weight / weight.sum()
 
 
-def _chi_log_weight(r: Array, d_k: int, peak: float) -> Array:
+def log_chi_weight(r: Array, d_k: int) -> Array:
     """Give the log density of chi relative to its peak; from (r - peak)/peak, so that large d_k costs no digits."""
     if d_k == 1:
         return -(r**2) / 2
+    peak = math.sqrt(d_k - 1.0)
     x = (r - peak) / peak
     return (d_k - 1.0) * (np.log1p(x) - x - x**2 / 2)
 
 
-def _chi_window(d_k: int) -> tuple[float, float]:
+def chi_window(d_k: int) -> tuple[float, float]:
+    """Bound the ‖q‖ whose density is within e^(-37.5) of the peak, from 0 where the lower bound is below 0.25."""
     if d_k == 1:
         return 0.0, math.sqrt(2 * CHI_TAIL)
     peak = math.sqrt(d_k - 1.0)

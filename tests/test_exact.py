@@ -118,3 +118,24 @@ def test_one_dimension_is_a_mixture_over_a_half_normal():
     weight = 4.4 * w * 2 * np.exp(-(r**2) / 2) / math.sqrt(2 * math.pi)
     for function in BY_KEYS.values():
         close(function(10, d_k=1), weight @ function(10, sigma=r), rtol=1e-12)
+
+
+def test_second_route_agrees_by_sigma():
+    """Other formulas on other nodes; what they lose by cancellation at large σ is in the tolerance."""
+    for sigma, n_keys, rtol in ((1e-3, 1024, 1e-12), (0.7, 3, 1e-13), (1.0, 10**6, 1e-13), (22.6, 10, 1e-12)):
+        for function in BY_KEYS.values():
+            close(function(n_keys, sigma=sigma, method="direct"), function(n_keys, sigma=sigma), rtol=rtol)
+
+
+def test_second_route_agrees_by_dimension():
+    arguments = {"n_keys": 10, "d_k": 256, "scale": "sqrt"}
+    close(analysis.expected_entropy(**arguments, method="direct"), analysis.expected_entropy(**arguments), rtol=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d_k", "scale"), [(2, 1.0), (64, "sqrt"), (512, "unscaled")])
+def test_second_route_agrees_by_dimension_for_every_quantity(d_k, scale):
+    functions = {**BY_KEYS, "query_gradient": analysis.expected_query_gradient_squared}
+    for function in functions.values():
+        arguments = {"n_keys": 10, "d_k": d_k, "scale": scale}
+        close(function(**arguments, method="direct"), function(**arguments), rtol=1e-11)
