@@ -1,0 +1,292 @@
+"""Claims about the entropy of attention and its largest weight: temperature, width of the head, length of the row."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import attnsym
+from analysis.claim import Cell, Claim
+from analysis.claims.constants import expected_maximum
+from analysis.claims.draws import INDEPENDENT, LAWS, FloatArray, query_and_keys, scale_of, vectors, weights
+from analysis.exact import expected_entropy, expected_max_weight
+from analysis.relation import Exactly, ToLeadingOrder
+from analysis.scale import resolve_scale
+
+GAUSSIAN = ("q and the keys independent standard Gaussian vectors",)
+
+
+def row_entropy(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the entropy of one query's weights."""
+    return np.asarray(attnsym.entropy(weights(cell, rng, replicates)))
+
+
+def deficit_at_temperature(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return log n - H at scale 1/(T√d_k)."""
+    query, key = query_and_keys(cell, rng, replicates)
+    scale = 1.0 / (cell.temperature * math.sqrt(cell.d_k))
+    w = attnsym.attention_weights(query, key, scale=scale)
+    return np.asarray(math.log(cell.n_keys) - attnsym.entropy(w)[:, 0])
+
+
+def half_row_variance(cell: Cell) -> float:
+    """Return σ²(n-1)/(2n), half the expected variance within a row, with σ = 1/T."""
+    return float((cell.n_keys - 1) / (2 * cell.n_keys * cell.temperature**2))
+
+
+def half_variance(cell: Cell) -> float:
+    """Return σ²/2, with the row's own mean not removed."""
+    return float(1 / (2 * cell.temperature**2))
+
+
+ENTROPY_HIGH_TEMPERATURE = Claim(
+    key="entropy-high-temperature",
+    statement="H = log n - v/2 + O(v²), v the variance of a row's scores; E v = (n-1)/n at temperature 1",
+    meaning="For scores below 1 the entropy tells nothing but their variance within the row. At initialisation "
+    "attention is therefore close to uniform, and log n - H is a cheap gauge of the scale that softmax sees.",
+    assumptions=(*INDEPENDENT, "scores divided by T√d_k"),
+    source="derived here",
+    derivation="entropy-high-temperature",
+    predict=half_row_variance,
+    sample=deficit_at_temperature,
+    estimator="mean",
+    relation=ToLeadingOrder("temperature", order=2, constant=1.5),
+    grid={"law": LAWS, "d_k": (16,), "n_keys": (2, 10), "temperature": (1, 2, 8)},
+    rival=half_variance,
+    replicates=40_000,
+)
+
+
+def exact_entropy(cell: Cell) -> float:
+    """Return the exact expectation for Gaussian vectors."""
+    return float(expected_entropy(cell.n_keys, d_k=cell.d_k, scale=cell.scale))
+
+
+def entropy_of_equal_lengths(cell: Cell) -> float:
+    """Return the expectation with the query's length replaced by √d_k."""
+    sigma = resolve_scale(cell.scale)(cell.d_k, cell.n_keys) * math.sqrt(cell.d_k)
+    return float(expected_entropy(cell.n_keys, sigma=sigma))
+
+
+ENTROPY_EXACT = Claim(
+    key="entropy-exact",
+    statement="E H equals its quadrature over ‖q‖ ~ χ(d_k), scaled and unscaled",
+    meaning="This is the entropy that an untrained head should show at its d_k and number of keys; a measured head "
+    "can be held against it. The spread of the query's length matters in narrow heads and is part of the number.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=exact_entropy,
+    sample=row_entropy,
+    estimator="mean",
+    relation=Exactly(),
+    grid=[
+        {"scale": ("sqrt", "unscaled"), "d_k": (4, 64), "n_keys": (2, 10)},
+        {"scale": ("sqrt",), "d_k": (16,), "n_keys": (100,)},
+    ],
+    rival=entropy_of_equal_lengths,
+    replicates=60_000,
+)
+
+
+def entropy_fall(cell: Cell) -> float:
+    """Return (π²/6) C_n/√d_k."""
+    return math.pi**2 / 6 * expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+
+
+def entropy_fall_by_variance(cell: Cell) -> float:
+    """Return the same with d_k for √d_k, a fall with the variance of the scores instead of their size."""
+    return math.pi**2 / 6 * expected_maximum(cell.n_keys) / cell.d_k
+
+
+ENTROPY_FALL = Claim(
+    key="entropy-fall-unscaled",
+    statement="Unscaled, E H = (π²/6) C_n d_k^(-1/2) (1 + O(d_k^(-1/2))), C_n the expected maximum of n normals",
+    meaning="Without the division a wide head starts as a nearly hard choice of one key. The fall is a power law, not "
+    "an exponential: some rows keep a tie, and they carry the mean.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=entropy_fall,
+    sample=row_entropy,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=1.0),
+    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+    rival=entropy_fall_by_variance,
+    replicates=40_000,
+)
+
+
+def uniform_entropy(cell: Cell) -> float:
+    """Return log n, the entropy of uniform weights."""
+    return math.log(cell.n_keys)
+
+
+ENTROPY_OTHER_LAWS = Claim(
+    key="entropy-other-laws",
+    statement="For components of other laws E H differs from the Gaussian value by O(1/d_k)",
+    meaning="The Gaussian prediction serves for any initialisation with the same variance, from d_k of about 16 on. "
+    "Only narrow heads remember the law of their components.",
+    assumptions=(*INDEPENDENT, "fourth moments finite"),
+    source="derived here",
+    derivation=None,
+    predict=exact_entropy,
+    sample=row_entropy,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=1, constant=0.5),
+    grid={"law": LAWS[1:], "scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (10,)},
+    rival=uniform_entropy,
+    replicates=30_000,
+)
+
+
+def rest_of_weight(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return 1 - the largest weight."""
+    return np.asarray(1.0 - weights(cell, rng, replicates).max(axis=1))
+
+
+def rest_unscaled(cell: Cell) -> float:
+    """Return log(2) C_n/√d_k."""
+    return math.log(2) * expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+
+
+def rest_scaled(cell: Cell) -> float:
+    """Return the value with the scale, which does not fall with d_k."""
+    return 1.0 - float(expected_max_weight(cell.n_keys, d_k=cell.d_k))
+
+
+LARGEST_WEIGHT = Claim(
+    key="largest-weight-unscaled",
+    statement="Unscaled, 1 - E max p = log(2) C_n d_k^(-1/2) (1 + O(d_k^(-1/2))): the largest weight tends to 1",
+    meaning="Unscaled softmax turns into a choice of the best key as d_k grows, and stays there at initialisation, "
+    "before anything is learned. With 1/√d_k the largest weight is the same at every width.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation="softmax-saturation",
+    predict=rest_unscaled,
+    sample=rest_of_weight,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=1.0),
+    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+    rival=rest_scaled,
+    replicates=40_000,
+)
+
+
+def causal_row_entropy(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the entropy of one row of a causal attention over n_keys positions."""
+    query, key = (vectors(cell, rng, replicates, cell.n_keys) for _ in range(2))
+    w = attnsym.attention_weights(query, key, is_causal=True)
+    return np.asarray(attnsym.entropy(w[:, cell.row]))
+
+
+def entropy_of_visible(cell: Cell) -> float:
+    """Return the exact entropy over row + 1 keys."""
+    return float(expected_entropy(cell.row + 1, d_k=cell.d_k))
+
+
+def entropy_of_all(cell: Cell) -> float:
+    """Return the exact entropy over all keys, as if the mask only zeroed the future after softmax."""
+    return float(expected_entropy(cell.n_keys, d_k=cell.d_k))
+
+
+CAUSAL_ENTROPY = Claim(
+    key="causal-row-entropy",
+    statement="Under a causal mask row i (counted from 0) has the entropy of i + 1 keys; row 0 has none",
+    meaning="Entropy of causal attention must be compared with log(i + 1) row by row; an average over rows against "
+    "log n mistakes the mask for sharpness. The first token attends to itself with weight 1 whatever is trained.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=entropy_of_visible,
+    sample=causal_row_entropy,
+    estimator="mean",
+    relation=Exactly(),
+    grid={"d_k": (16,), "n_keys": (12,), "row": (0, 1, 5, 11)},
+    rival=entropy_of_all,
+    replicates=40_000,
+)
+
+
+def entropy_fraction(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return H/log n."""
+    return row_entropy(cell, rng, replicates) / math.log(cell.n_keys)
+
+
+def whole(cell: Cell) -> float:
+    """Return 1."""
+    return 1.0
+
+
+def constant_entropy_fraction(cell: Cell) -> float:
+    """Return what an entropy that does not grow with n, fixed at its value for two keys, would leave of log n."""
+    return float(expected_entropy(2, d_k=cell.d_k)) / math.log(cell.n_keys)
+
+
+def log_length(cell: Cell) -> float:
+    """Return log n."""
+    return math.log(cell.n_keys)
+
+
+FIXED_SCALE_LENGTH = Claim(
+    key="fixed-scale-length",
+    statement="At scale 1/√d_k, E H/log n = 1 - O(1/log n)",
+    meaning="A fixed scale lets attention dissolve as the context grows: every weight tends to 0. A model that is to "
+    "look sharply at long contexts must learn larger scores, or scale them with the length.",
+    assumptions=GAUSSIAN,
+    source="Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention, for the effect; rate derived "
+    "here",
+    derivation=None,
+    predict=whole,
+    sample=entropy_fraction,
+    estimator="mean",
+    relation=ToLeadingOrder(log_length, order=1, constant=0.6),
+    grid={"scale": ("sqrt",), "d_k": (16,), "n_keys": (8, 64, 512)},
+    rival=constant_entropy_fraction,
+    replicates=12_000,
+)
+
+
+def largest_weight(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the largest weight."""
+    return np.asarray(weights(cell, rng, replicates).max(axis=1))
+
+
+def exact_largest_weight(cell: Cell) -> float:
+    """Return the exact expectation at the cell's scale."""
+    return float(expected_max_weight(cell.n_keys, d_k=cell.d_k, scale=scale_of(cell)))
+
+
+def exact_largest_weight_fixed(cell: Cell) -> float:
+    """Return the exact expectation at scale 1/√d_k."""
+    return float(expected_max_weight(cell.n_keys, d_k=cell.d_k))
+
+
+LOG_LENGTH_SCALE = Claim(
+    key="log-length-scale",
+    statement="At scale log(n)/√d_k the largest weight rises with n toward 1; its expectation equals the quadrature",
+    meaning="Multiplying unit-variance scores by log n undoes the dissolution with length, and in the end overdoes it. "
+    "Already a factor of √(2 log n) is the border between weights that spread and weights that concentrate.",
+    assumptions=GAUSSIAN,
+    source="Chiang and Cholak 2022, section 5.3, for log n; the number derived here",
+    derivation=None,
+    predict=exact_largest_weight,
+    sample=largest_weight,
+    estimator="mean",
+    relation=Exactly(),
+    grid={"scale": ("log(n_keys)/sqrt(d_k)",), "d_k": (16,), "n_keys": (8, 64, 512)},
+    rival=exact_largest_weight_fixed,
+    replicates=5_000,
+)
+
+ENTROPY_CLAIMS = (
+    ENTROPY_HIGH_TEMPERATURE,
+    ENTROPY_EXACT,
+    ENTROPY_FALL,
+    ENTROPY_OTHER_LAWS,
+    LARGEST_WEIGHT,
+    CAUSAL_ENTROPY,
+    FIXED_SCALE_LENGTH,
+    LOG_LENGTH_SCALE,
+)

@@ -1,0 +1,260 @@
+"""
+Claims about what softmax lets through backwards.
+
+The usual telling is that without 1/√d_k "the gradient vanishes". That is too simple: it depends on which gradient and
+on which statistic of it. With respect to the scores the mean falls as d_k^(-1/2) and the median exponentially in √d_k.
+With respect to the query, which is what trains, the mean does not vanish and the root mean square even grows, while
+the median vanishes: rare rows carry huge gradients and most rows none.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import attnsym
+from analysis.claim import Cell, Claim
+from analysis.claims.constants import expected_maximum, median_gap
+from analysis.claims.draws import FloatArray, query_and_keys, scale_of, weights
+from analysis.claims.entropy import GAUSSIAN
+from analysis.exact import (
+    expected_jacobian_frobenius_squared,
+    expected_jacobian_trace,
+    expected_query_gradient_squared,
+)
+from analysis.relation import Exactly, ToLeadingOrder
+
+_UPSTREAM = (*GAUSSIAN, "upstream gradient g ~ N(0, I) independent of them")
+# E log|Z| for standard normal Z: what the size of the upstream gradient adds to the median of a logarithm.
+_MEAN_LOG_NORMAL = -(np.euler_gamma + math.log(2)) / 2
+
+
+def jacobian_trace(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return tr J of one row's softmax."""
+    jacobian = attnsym.softmax_jacobian(weights(cell, rng, replicates))
+    return np.asarray(np.trace(jacobian, axis1=1, axis2=2))
+
+
+def trace_unscaled(cell: Cell) -> float:
+    """Return C_n/√d_k."""
+    return expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+
+
+def trace_by_variance(cell: Cell) -> float:
+    """Return C_n/d_k."""
+    return expected_maximum(cell.n_keys) / cell.d_k
+
+
+JACOBIAN_TRACE_UNSCALED = Claim(
+    key="jacobian-trace-unscaled",
+    statement="Unscaled, E tr J = C_n d_k^(-1/2) (1 + O(1/d_k)), C_n the expected maximum of n normals",
+    meaning="In the mean, the gradient with respect to the scores falls with the square root of the head's width and no "
+    "faster: a power law, since some rows keep a tie. A plot of means alone shows a mild effect where most rows are "
+    "dead.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=trace_unscaled,
+    sample=jacobian_trace,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=1, constant=1.0),
+    grid=[{"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)}],
+    rival=trace_by_variance,
+    replicates=40_000,
+)
+
+
+def trace_at_unit_variance(cell: Cell) -> float:
+    """Return the exact E tr J for iid standard normal scores."""
+    return float(expected_jacobian_trace(cell.n_keys, sigma=1.0))
+
+
+JACOBIAN_TRACE_SCALED = Claim(
+    key="jacobian-trace-scaled",
+    statement="Scaled by 1/√d_k, E tr J tends to its value for iid standard normal scores, up to O(1/d_k)",
+    meaning="With the default scale softmax passes the same gradient at every width. What is left of d_k is the spread "
+    "of the query's length, which fades as 1/d_k.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=trace_at_unit_variance,
+    sample=jacobian_trace,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=1, constant=0.5),
+    grid={"scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (10,)},
+    rival=trace_unscaled,
+    replicates=40_000,
+)
+
+
+def median_trace_unscaled(cell: Cell) -> float:
+    """Return 2 exp(-g_n √d_k), g_n the median gap between the two largest of n normals."""
+    return 2 * math.exp(-median_gap(cell.n_keys) * math.sqrt(cell.d_k))
+
+
+JACOBIAN_MEDIAN_UNSCALED = Claim(
+    key="jacobian-median-unscaled",
+    statement="Unscaled, the median of tr J is 2 exp(-g_n √d_k) (1 + O(d_k^(-1/2))), g_n the median gap between the two "
+    "largest of n normals",
+    meaning="The typical row is dead: at d_k = 512 half of all rows over ten keys pass less than 1/4000 of what they "
+    "pass scaled. This is the vanishing gradient that people mean, and a mean over rows does not show it.",
+    assumptions=GAUSSIAN,
+    source="derived here",
+    derivation=None,
+    predict=median_trace_unscaled,
+    sample=jacobian_trace,
+    estimator="median",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=3.0),
+    grid=[
+        {"scale": ("unscaled",), "d_k": (64, 256), "n_keys": (2, 10)},
+        {"scale": ("unscaled",), "d_k": (1024,), "n_keys": (4,)},
+    ],
+    rival=trace_unscaled,
+    replicates=6_000,
+)
+
+
+def query_gradient_norm(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return ‖∂(g·p)/∂q‖, the core's backward pass with g as one-dimensional values."""
+    query, key = query_and_keys(cell, rng, replicates)
+    upstream = rng.standard_normal((replicates, cell.n_keys, 1))
+    gradient, _, _ = attnsym.scaled_dot_product_attention_vjp(
+        query, key, upstream, np.ones((replicates, 1, 1)), scale=scale_of(cell)
+    )
+    return np.asarray(np.linalg.norm(gradient[:, 0], axis=1))
+
+
+def mean_query_gradient(cell: Cell) -> float:
+    """Return √(2/π) C_n, which does not depend on d_k."""
+    return math.sqrt(2 / math.pi) * expected_maximum(cell.n_keys)
+
+
+def vanishing_query_gradient(cell: Cell) -> float:
+    """Return √(2/π) C_n/√d_k, the usual telling: the gradient falls as the Jacobian does."""
+    return mean_query_gradient(cell) / math.sqrt(cell.d_k)
+
+
+QUERY_GRADIENT_MEAN = Claim(
+    key="query-gradient-mean",
+    statement="Unscaled, E‖∂(g·p)/∂q‖ = √(2/π) C_n (1 + O(d_k^(-1/2))): the mean does not vanish",
+    meaning="The usual telling, that without 1/√d_k the gradient vanishes, is too simple: with respect to the query its "
+    "mean stays of order one, its root mean square grows and only its median vanishes, so a few rows carry huge "
+    "gradients and most carry none. Training then sees rare, large updates rather than none, and a log of mean "
+    "gradient norms will not warn you.",
+    assumptions=_UPSTREAM,
+    source="derived here",
+    derivation=None,
+    predict=mean_query_gradient,
+    sample=query_gradient_norm,
+    estimator="mean",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=1.4),
+    grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    rival=vanishing_query_gradient,
+    replicates=150_000,
+)
+
+
+def exact_query_gradient_rms(cell: Cell) -> float:
+    """Return the exact root mean square."""
+    return math.sqrt(float(expected_query_gradient_squared(cell.n_keys, d_k=cell.d_k, scale=cell.scale)))
+
+
+def growing_query_gradient(cell: Cell) -> float:
+    """Return √(C_n/3) d_k^(1/4)."""
+    return math.sqrt(expected_maximum(cell.n_keys) / 3) * cell.d_k**0.25
+
+
+QUERY_GRADIENT_RMS = Claim(
+    key="query-gradient-rms",
+    statement="Unscaled, the root mean square of ‖∂(g·p)/∂q‖ = √(C_n/3) d_k^(1/4) (1 + O(d_k^(-1/2))): it grows",
+    meaning="Optimisers that divide by a root mean square, such as Adam, see an unscaled head as one with large "
+    "gradients. Gradient clipping then acts on the rare rows that still learn.",
+    assumptions=_UPSTREAM,
+    source="derived here",
+    derivation=None,
+    predict=growing_query_gradient,
+    sample=query_gradient_norm,
+    estimator="rms",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=0.8),
+    grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    rival=vanishing_query_gradient,
+    replicates=150_000,
+)
+
+QUERY_GRADIENT_EXACT = Claim(
+    key="query-gradient-exact",
+    statement="E‖∂(g·p)/∂q‖² equals its quadrature over ‖q‖ ~ χ(d_k), scaled and unscaled",
+    meaning="The gradient that reaches a query at initialisation is a computable number for every d_k, number of keys "
+    "and scale. A backward pass that is off by a factor cannot hide behind noise.",
+    assumptions=_UPSTREAM,
+    source="derived here",
+    derivation="attention-gradient",
+    predict=exact_query_gradient_rms,
+    sample=query_gradient_norm,
+    estimator="rms",
+    relation=Exactly(),
+    grid=[
+        {"scale": ("sqrt",), "d_k": (4, 32), "n_keys": (10,)},
+        {"scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
+    ],
+    rival=growing_query_gradient,
+    replicates=100_000,
+)
+
+
+def median_query_gradient(cell: Cell) -> float:
+    """Return 2√d_k exp(E log|Z| - g_n √d_k)."""
+    return 2 * math.sqrt(cell.d_k) * math.exp(_MEAN_LOG_NORMAL - median_gap(cell.n_keys) * math.sqrt(cell.d_k))
+
+
+QUERY_GRADIENT_MEDIAN = Claim(
+    key="query-gradient-median",
+    statement="Unscaled, the median of ‖∂(g·p)/∂q‖ is 2√d_k exp(E log|Z| - g_n √d_k) (1 + O(d_k^(-1/2))): it vanishes",
+    meaning="Most queries receive no gradient at all from an unscaled wide head, although the mean over queries looks "
+    "healthy. Report a median or the share of dead rows beside the mean.",
+    assumptions=_UPSTREAM,
+    source="derived here",
+    derivation=None,
+    predict=median_query_gradient,
+    sample=query_gradient_norm,
+    estimator="median",
+    relation=ToLeadingOrder("d_k", order=0.5, constant=2.5),
+    grid={"scale": ("unscaled",), "d_k": (64, 256), "n_keys": (4, 10)},
+    rival=mean_query_gradient,
+    replicates=6_000,
+)
+
+
+def flat_query_gradient(cell: Cell) -> float:
+    """Return √E‖J‖_F² for iid standard normal scores."""
+    return math.sqrt(float(expected_jacobian_frobenius_squared(cell.n_keys, sigma=1.0)))
+
+
+QUERY_GRADIENT_SCALED = Claim(
+    key="query-gradient-scaled",
+    statement="Scaled by 1/√d_k, the root mean square of ‖∂(g·p)/∂q‖ tends to √E‖J‖_F² at unit variance, up to O(1/d_k)",
+    meaning="With the default scale a query's gradient has the same size at every width, and no row is special. This is "
+    "what one learning rate for heads of every width relies on.",
+    assumptions=_UPSTREAM,
+    source="derived here",
+    derivation=None,
+    predict=flat_query_gradient,
+    sample=query_gradient_norm,
+    estimator="rms",
+    relation=ToLeadingOrder("d_k", order=1, constant=1.0),
+    grid={"scale": ("sqrt",), "d_k": (8, 32, 128), "n_keys": (4,)},
+    rival=growing_query_gradient,
+    replicates=40_000,
+)
+
+GRADIENT_CLAIMS = (
+    JACOBIAN_TRACE_UNSCALED,
+    JACOBIAN_TRACE_SCALED,
+    JACOBIAN_MEDIAN_UNSCALED,
+    QUERY_GRADIENT_MEAN,
+    QUERY_GRADIENT_RMS,
+    QUERY_GRADIENT_EXACT,
+    QUERY_GRADIENT_MEDIAN,
+    QUERY_GRADIENT_SCALED,
+)

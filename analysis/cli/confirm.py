@@ -1,0 +1,53 @@
+"""`attnsym confirm`: every claim against its derivation, its prediction and a measurement."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
+
+if TYPE_CHECKING:
+    from analysis.claim import Claim
+
+
+@app.command("confirm")
+def confirm_command(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Claims; all of them by default.")] = None,
+    budget: Annotated[float, typer.Option(help="Times the usual number of replicates.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of all streams.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Threads; by default the CPUs available.")] = None,
+    store: Annotated[Path | None, typer.Option(help="File that keeps finished draws, to resume from.")] = None,
+    cells: Annotated[bool, typer.Option("--cells", help="Show every cell of every claim, with its text.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Derive, predict and measure each claim; exit 1 unless all are confirmed."""
+    from analysis.confirmation import cell_table
+    from analysis.confirming import confirm
+
+    confirmation = confirm(chosen_claims(keys or []), budget=budget, seed=seed, workers=workers, store=store, progress=True)
+    if as_json:
+        print_json(confirmation.to_dict())
+    else:
+        out = console()
+        for result in confirmation.claims if cells else ():
+            out.print(cell_table(result), end="\n\n")
+        out.print(confirmation)
+    if not confirmation.passed:
+        raise typer.Exit(EXIT_FAILED_VERDICT)
+
+
+def chosen_claims(keys: list[str]) -> tuple[Claim, ...]:
+    """Return the claims with these keys, all for an empty list; ValueError with a suggestion for an unknown one."""
+    from analysis.claims import CLAIMS
+
+    known = {claim.key: claim for claim in CLAIMS}
+    for key in keys:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "`attnsym list` names them"
+            raise ValueError(f"unknown claim {key!r}: {hint}")
+    return tuple(known[key] for key in dict.fromkeys(keys)) or CLAIMS

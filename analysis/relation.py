@@ -1,0 +1,353 @@
+"""How a prediction and a measurement confront each other."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from analysis.accumulators import Sample
+from analysis.evidence import EPS, ESTIMATORS, Evidence, count_below, evidence_from
+
+if TYPE_CHECKING:
+    from analysis.claim import Cell
+
+# A rival is expected to be rejected with probability .999 at the budget that "not separated" names.
+_POWER_MARGIN = 3.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    The outcome of one cell.
+
+    Attributes
+    ----------
+    estimate, standard_error, prediction, rival : float
+        `standard_error` is 0 where nothing is random; for `Fits` the estimate is χ² per degree of freedom.
+    z_score, rival_z_score : float or None
+        Distance in standard errors from what the prediction (the rival) allows; None for a deterministic verdict.
+    replicates : int
+    agrees : bool
+        The draws do not contradict the prediction at the critical z, or by more than rounding.
+    separates : bool or None
+        They contradict the rival; None where rival and prediction coincide.
+    calibrated : bool
+        The tail of the test is calibrated at this number of replicates; otherwise the cell is shown but not judged.
+    factor : float
+        How many times these replicates would make the cell separate the rival; 1 if it does, inf if none would.
+    note : str
+    """
+
+    estimate: float
+    standard_error: float
+    prediction: float
+    rival: float
+    z_score: float | None
+    rival_z_score: float | None
+    replicates: int
+    agrees: bool
+    separates: bool | None
+    calibrated: bool
+    factor: float
+    note: str = ""
+
+
+class Relation(ABC):
+    """How a prediction and the draws of one cell confront each other."""
+
+    stochastic: ClassVar[bool]
+
+    def check(self, estimator: str | None, cell: Cell) -> None:  # noqa: B027 - most relations take any cell
+        """Raise ValueError if the relation cannot judge such a cell."""
+
+    def needs_order(self, estimator: str | None) -> bool:
+        """Whether the order statistics of the draws must be kept beside their moments."""
+        return False
+
+    @abstractmethod
+    def judge(
+        self, sample: Sample, cell: Cell, estimator: str | None, prediction: Any, rival: Any, critical: float
+    ) -> Judgement:
+        """Return the outcome of a cell from its accumulated draws, at the critical z of the family."""
+
+
+class _WithinStandardErrors(Relation):
+    """Relations that compare one estimate with one number."""
+
+    stochastic = True
+
+    @abstractmethod
+    def allowance(self, value: float, cell: Cell) -> float:
+        """Return how far from `value` the expectation may lie."""
+
+    def check(self, estimator: str | None, cell: Cell) -> None:
+        """Raise ValueError for an unknown estimator."""
+        if estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}: got {estimator!r} at {cell}")
+
+    def needs_order(self, estimator: str | None) -> bool:
+        """Only for a median."""
+        return estimator == "median"
+
+    def judge(
+        self, sample: Sample, cell: Cell, estimator: str | None, prediction: Any, rival: Any, critical: float
+    ) -> Judgement:
+        """Judge by z, or as an identity where all draws agree to rounding."""
+        assert estimator is not None
+        evidence = evidence_from(sample, estimator)
+        if evidence.is_constant(operations(cell)):
+            return self._judge_constant(evidence, cell, prediction, rival)
+        slack, rival_slack = self.allowance(prediction, cell), self.allowance(rival, cell)
+        z = evidence.distance(prediction - slack, prediction + slack)
+        rival_z = evidence.distance(rival - rival_slack, rival + rival_slack)
+        needed = evidence.replicates_for_tail(critical)
+        separates = None if rival == prediction else abs(rival_z) > critical
+        distance = abs(rival - prediction) - rival_slack - slack
+        return Judgement(
+            estimate=evidence.value,
+            standard_error=evidence.standard_error,
+            prediction=prediction,
+            rival=rival,
+            z_score=z,
+            rival_z_score=rival_z,
+            replicates=sample.moments.count,
+            agrees=abs(z) <= critical,
+            separates=separates,
+            calibrated=sample.moments.count >= needed or math.isnan(z),  # draws that are no numbers agree with nothing
+            factor=_factor(evidence, distance, needed, critical, separates),
+        )
+
+    def _judge_constant(self, evidence: Evidence, cell: Cell, prediction: float, rival: float) -> Judgement:
+        bound = 8 * operations(cell) * EPS * max(1.0, abs(prediction), abs(evidence.moments.mean))
+        separates = None
+        if rival != prediction:
+            separates = abs(evidence.value - rival) > bound + self.allowance(rival, cell)
+        return Judgement(
+            estimate=evidence.value,
+            standard_error=0.0,
+            prediction=prediction,
+            rival=rival,
+            z_score=None,
+            rival_z_score=None,
+            replicates=evidence.moments.count,
+            agrees=abs(evidence.value - prediction) <= bound + self.allowance(prediction, cell),
+            separates=separates,
+            calibrated=True,
+            factor=1.0 if separates else math.inf,
+            note="all draws equal: judged as an identity",
+        )
+
+
+@dataclass(frozen=True)
+class Exactly(_WithinStandardErrors):
+    """The expectation equals the prediction: judged by a z-score, or as an identity where the draws do not vary."""
+
+    def allowance(self, value: float, cell: Cell) -> float:
+        """Nothing."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class ToLeadingOrder(_WithinStandardErrors):
+    """
+    The expectation is prediction·(1 + r) with |r| ≤ constant·x^(-order).
+
+    A z-test would reject a true asymptotic as soon as there are enough replicates. The rate and its constant are part
+    of the claim, since a rate without a constant cannot be contradicted by finitely many cells.
+
+    Parameters
+    ----------
+    variable : str or callable ``(cell) -> float``
+        x: a setting of the cell, or a function of it.
+    order, constant : float
+        Both positive.
+    """
+
+    variable: str | Callable[[Cell], float]
+    order: float
+    constant: float
+
+    def __post_init__(self) -> None:
+        for name in ("order", "constant"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive: got {getattr(self, name)!r}")
+
+    def allowance(self, value: float, cell: Cell) -> float:
+        """Return constant·x^(-order)·|value|."""
+        x = self.variable(cell) if callable(self.variable) else getattr(cell, self.variable)
+        return float(self.constant * float(x) ** -self.order * abs(value))
+
+
+class _EveryDraw(Relation):
+    """Relations that look at every draw: the smallest and the largest tell."""
+
+    stochastic = False
+
+
+@dataclass(frozen=True)
+class Identity(_EveryDraw):
+    """
+    Every draw equals the prediction to rounding.
+
+    Parameters
+    ----------
+    multiple : float
+        The bound is multiple·n·eps·max(1, |prediction|), n the larger of the cell's d_k and n_keys.
+    """
+
+    multiple: float = 8.0
+
+    def judge(
+        self, sample: Sample, cell: Cell, estimator: str | None, prediction: Any, rival: Any, critical: float
+    ) -> Judgement:
+        """Judge the draw that is farthest from the prediction; NaN agrees with nothing."""
+        low, high = sample.moments.minimum, sample.moments.maximum
+        worst = low if abs(low - prediction) > abs(high - prediction) else high
+        bound = self.multiple * operations(cell) * EPS * max(1.0, abs(prediction))
+        agrees = abs(worst - prediction) <= bound
+        separates = None if rival == prediction else max(abs(low - rival), abs(high - rival)) > bound
+        note = f"largest deviation {abs(worst - prediction) / bound:.2g} of the rounding bound"
+        return _deterministic(worst, prediction, rival, sample.moments.count, agrees, separates, note)
+
+
+@dataclass(frozen=True)
+class AtMost(_EveryDraw):
+    """
+    No draw exceeds the prediction by more than rounding; the largest draw is reported.
+
+    Parameters
+    ----------
+    attained : bool
+        Some draw must also reach it to rounding: the bound is claimed to be tight.
+    multiple : float
+        Rounding is multiple·n·eps·max(1, |prediction|), n the larger of the cell's d_k and n_keys.
+    """
+
+    attained: bool = False
+    multiple: float = 8.0
+
+    def judge(
+        self, sample: Sample, cell: Cell, estimator: str | None, prediction: Any, rival: Any, critical: float
+    ) -> Judgement:
+        """Judge the largest draw; a rival is excluded by a draw above it."""
+        high = sample.moments.maximum if math.isfinite(sample.moments.mean) else math.nan
+        rounding = self.multiple * operations(cell) * EPS * max(1.0, abs(prediction))
+        agrees = high <= prediction + rounding
+        note = "tightest draw"
+        if self.attained and not high >= prediction - rounding:
+            agrees, note = False, "the bound is not attained"
+        separates = None if rival == prediction else high > rival + rounding
+        return _deterministic(high, prediction, rival, sample.moments.count, agrees, separates, note)
+
+
+@dataclass(frozen=True)
+class Fits(Relation):
+    """
+    The draws follow the predicted law: Pearson's χ² over classes of equal predicted probability.
+
+    Parameters
+    ----------
+    classes : int
+        At least 8. Prediction and rival are laws with ``ppf``.
+    """
+
+    classes: int = 64
+
+    stochastic: ClassVar[bool] = True
+
+    # χ² of a multinomial has a slightly heavier tail than its limit: this many draws per class make it harmless.
+    _PER_CLASS: ClassVar[int] = 200
+
+    def __post_init__(self) -> None:
+        if self.classes < 8:
+            raise ValueError(f"classes must be at least 8: got {self.classes!r}")
+
+    def needs_order(self, estimator: str | None) -> bool:
+        """Always: classes are counted."""
+        return True
+
+    def judge(
+        self, sample: Sample, cell: Cell, estimator: str | None, prediction: Any, rival: Any, critical: float
+    ) -> Judgement:
+        """Turn both χ² into z-scores of equal tail probability."""
+        replicates, freedom = sample.moments.count, self.classes - 1
+        statistic, rival_statistic = self._chi_squared(sample, prediction), self._chi_squared(sample, rival)
+        z, rival_z = (_equivalent_z(value, freedom) for value in (statistic, rival_statistic))
+        separates = rival_z > critical
+        needed = self._PER_CLASS * self.classes
+        # At n draws the rival's χ² is about freedom + n·δ: solve for the n that lifts it to the critical value.
+        excess = max(rival_statistic - freedom, 0.0)
+        wanted = (critical + _POWER_MARGIN) * math.sqrt(2 * freedom) + (critical + _POWER_MARGIN) ** 2
+        factor = 1.0 if separates else (wanted / excess if excess > 0 else math.inf)
+        return Judgement(
+            estimate=statistic / freedom,
+            standard_error=math.sqrt(2 / freedom),
+            prediction=1.0,
+            rival=rival_statistic / freedom,
+            z_score=z,
+            rival_z_score=rival_z,
+            replicates=replicates,
+            agrees=z <= critical,
+            separates=separates,
+            calibrated=replicates >= needed or math.isnan(z),
+            factor=max(factor, needed / replicates),
+            note=f"χ² over {self.classes} classes, per degree of freedom; rival: its own χ²",
+        )
+
+    def _chi_squared(self, sample: Sample, law: Any) -> float:
+        ordered = sample.ordered
+        assert ordered is not None
+        if not math.isfinite(sample.moments.mean):
+            return math.nan
+        cuts = np.asarray(law.ppf(np.arange(1, self.classes) / self.classes), dtype=np.float64)
+        below = [0, *(count_below(ordered, float(cut), inclusive=True) for cut in cuts), ordered.count]
+        expected = ordered.count / self.classes
+        return float(np.sum(np.square(np.diff(below) - expected)) / expected)
+
+
+def operations(cell: Cell) -> int:
+    """Return the length of the longest sum behind a draw: the larger of the cell's d_k and n_keys."""
+    return max(int(cell.get("d_k", 1)), int(cell.get("n_keys", 1)), 1)
+
+
+def _deterministic(
+    estimate: float, prediction: float, rival: float, replicates: int, agrees: bool, separates: bool | None, note: str
+) -> Judgement:
+    return Judgement(
+        estimate=estimate,
+        standard_error=0.0,
+        prediction=prediction,
+        rival=rival,
+        z_score=None,
+        rival_z_score=None,
+        replicates=replicates,
+        agrees=agrees,
+        separates=separates,
+        calibrated=True,
+        factor=1.0 if separates else math.inf,
+        note=note,
+    )
+
+
+def _factor(evidence: Evidence, distance: float, needed: float, critical: float, separates: bool | None) -> float:
+    if separates is None or distance <= 0:
+        return math.inf
+    tail = needed / evidence.moments.count
+    if separates:
+        return max(tail, 1.0)
+    return max(tail, ((critical + _POWER_MARGIN) * evidence.standard_error / distance) ** 2)
+
+
+def _equivalent_z(statistic: float, freedom: int) -> float:
+    """Return the z whose two-sided normal tail equals the χ² tail; capped where the tail underflows."""
+    from scipy.special import chdtrc, ndtri
+
+    if math.isnan(statistic):
+        return math.nan
+    tail = float(chdtrc(freedom, statistic))
+    return float(-ndtri(max(tail, 1e-300) / 2)) if tail < 1.0 else 0.0
