@@ -7,6 +7,16 @@ from typing import Any
 
 # Name -> module. Looked up on first use, so that `import analysis` costs no SciPy, SymPy or matplotlib.
 _EXPORTS: dict[str, str] = {
+    "CLAIMS": "claims",
+    "AtMost": "relation",
+    "Claim": "claim",
+    "ClaimVerdict": "confirmation",
+    "Confirmation": "confirmation",
+    "Exactly": "relation",
+    "Fits": "relation",
+    "Identity": "relation",
+    "ToLeadingOrder": "relation",
+    "confirm": "confirming",
     "expected_entropy": "exact",
     "expected_jacobian_frobenius_squared": "exact",
     "expected_jacobian_trace": "exact",

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.laws import Law, resolve_law
 from analysis.seeds import settings_digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 QUANTITIES = (
     "score",
@@ -127,3 +131,9 @@ class Cell:
     def where(self) -> str:
         """The cell in words, for messages."""
         return f"d_k={self.d_k}, n_keys={self.n_keys}, scale={self.scale_name}"
+
+    def draw(self, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
+        """Return that many independent values of the quantity."""
+        from analysis.samplers import draw  # which needs this module
+
+        return draw(self, sequence, replicates)

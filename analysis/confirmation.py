@@ -94,7 +94,7 @@ class ClaimResult:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Confirmation:
     """
     The result of `confirm`.
@@ -155,7 +155,7 @@ class Confirmation:
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the table and what stands below it."""
         rows = [list(_HEADER), *(_row(result) for result in self.claims)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]

@@ -6,15 +6,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.accumulators import Moments, OrderStatistics, Sample
-from analysis.cells import Cell
 from analysis.executors import one_blas_thread, width
-from analysis.samplers import draw
 from analysis.seeds import shard_sequence
 
 if TYPE_CHECKING:
@@ -22,6 +20,29 @@ if TYPE_CHECKING:
 
 _AHEAD = 3  # shards in flight per worker: enough to keep it busy, few enough to keep memory flat
 _ATTEMPTS = 5
+
+
+class Drawable(Protocol):
+    """What shards are drawn from: a cell of a study or of a claim."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def where(self) -> str:
+        """Its settings in words."""
+
+    @property
+    def digest(self) -> str:
+        """The name of its streams and of its rows in a store."""
+
+    @property
+    def shard(self) -> int:
+        """Replicates of one shard; a property of the cell alone."""
+
+    def draw(self, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
+        """Return that many independent values."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +61,7 @@ class ShardResult:
 class Shard:
     """One unit of work: the first `size` replicates of the stream of a cell's shard."""
 
-    cell: Cell
+    cell: Drawable
     number: int
     size: int
     seed: int
@@ -50,18 +71,18 @@ class Shard:
 def run_shard(shard: Shard) -> ShardResult:
     """Draw one shard; the function that workers run."""
     with one_blas_thread():
-        values = draw(shard.cell, shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
+        values = shard.cell.draw(shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
     return ShardResult(Moments.of(values), values if shard.keep_values else None)
 
 
-def shards_of(cell: Cell, replicates: int, *, seed: int, keep_values: bool) -> Iterator[Shard]:
+def shards_of(cell: Drawable, replicates: int, *, seed: int, keep_values: bool) -> Iterator[Shard]:
     """Yield the shards that make up that many replicates of a cell; only the last may be short."""
     for number, done in enumerate(range(0, replicates, cell.shard)):
         yield Shard(cell, number, min(cell.shard, replicates - done), seed, keep_values)
 
 
 def run_cells(
-    work: Sequence[tuple[Cell, int]],
+    work: Sequence[tuple[Drawable, int]],
     *,
     seed: int,
     keep_values: bool,

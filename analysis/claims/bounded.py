@@ -26,7 +26,7 @@ def gain(cell: Cell) -> float:
 
 def typical_cosine_score(cell: Cell) -> float:
     """Return four standard deviations, as if the score of normalised vectors were bounded by its usual size."""
-    return 4.0 * cell.gain / math.sqrt(cell.d_k)
+    return float(4.0 * cell.gain / math.sqrt(cell.d_k))
 
 
 COSINE_SCORE_BOUND = Claim(
@@ -66,8 +66,8 @@ def unnormalised_variance(cell: Cell) -> float:
 COSINE_SCORE_VARIANCE = Claim(
     key="cosine-score-variance",
     statement="With normalised q and k, Var[score] = scale²/d_k",
-    meaning="QK-norm with scale 1 gives nearly uniform attention; unit variance needs scale √d_k. Models that learn the "
-    "scale therefore move it far above 1.",
+    meaning="QK-norm with scale 1 gives nearly uniform attention; unit variance needs scale √d_k. Models that learn "
+    "the scale therefore move it far above 1.",
     assumptions=("q isotropic", "q independent of k"),
     source="Henry et al. 2020, section 3; variance derived here",
     derivation="cosine-variance",

@@ -97,7 +97,7 @@ def entropy_fall(cell: Cell) -> float:
 
 def entropy_fall_by_variance(cell: Cell) -> float:
     """Return the same with d_k for √d_k, a fall with the variance of the scores instead of their size."""
-    return math.pi**2 / 6 * expected_maximum(cell.n_keys) / cell.d_k
+    return float(math.pi**2 / 6 * expected_maximum(cell.n_keys) / cell.d_k)
 
 
 ENTROPY_FALL = Claim(
@@ -235,8 +235,7 @@ FIXED_SCALE_LENGTH = Claim(
     meaning="A fixed scale lets attention dissolve as the context grows: every weight tends to 0. A model that is to "
     "look sharply at long contexts must learn larger scores, or scale them with the length.",
     assumptions=GAUSSIAN,
-    source="Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention, for the effect; rate derived "
-    "here",
+    source="Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention; rate derived here",
     derivation=None,
     predict=whole,
     sample=entropy_fraction,

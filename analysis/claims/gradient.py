@@ -43,15 +43,15 @@ def trace_unscaled(cell: Cell) -> float:
 
 def trace_by_variance(cell: Cell) -> float:
     """Return C_n/d_k."""
-    return expected_maximum(cell.n_keys) / cell.d_k
+    return float(expected_maximum(cell.n_keys) / cell.d_k)
 
 
 JACOBIAN_TRACE_UNSCALED = Claim(
     key="jacobian-trace-unscaled",
     statement="Unscaled, E tr J = C_n d_k^(-1/2) (1 + O(1/d_k)), C_n the expected maximum of n normals",
-    meaning="In the mean, the gradient with respect to the scores falls with the square root of the head's width and no "
-    "faster: a power law, since some rows keep a tie. A plot of means alone shows a mild effect where most rows are "
-    "dead.",
+    meaning="In the mean, the gradient with respect to the scores falls with the square root of the head's width and "
+    "no faster: a power law, since some rows keep a tie. A plot of means alone shows a mild effect where most rows "
+    "are dead.",
     assumptions=GAUSSIAN,
     source="derived here",
     derivation=None,
@@ -95,8 +95,8 @@ def median_trace_unscaled(cell: Cell) -> float:
 
 JACOBIAN_MEDIAN_UNSCALED = Claim(
     key="jacobian-median-unscaled",
-    statement="Unscaled, the median of tr J is 2 exp(-g_n √d_k) (1 + O(d_k^(-1/2))), g_n the median gap between the two "
-    "largest of n normals",
+    statement="Unscaled, the median of tr J is 2 exp(-g_n √d_k) (1 + O(d_k^(-1/2))), g_n the median gap between the "
+    "two largest of n normals",
     meaning="The typical row is dead: at d_k = 512 half of all rows over ten keys pass less than 1/4000 of what they "
     "pass scaled. This is the vanishing gradient that people mean, and a mean over rows does not show it.",
     assumptions=GAUSSIAN,
@@ -138,8 +138,8 @@ def vanishing_query_gradient(cell: Cell) -> float:
 QUERY_GRADIENT_MEAN = Claim(
     key="query-gradient-mean",
     statement="Unscaled, E‖∂(g·p)/∂q‖ = √(2/π) C_n (1 + O(d_k^(-1/2))): the mean does not vanish",
-    meaning="The usual telling, that without 1/√d_k the gradient vanishes, is too simple: with respect to the query its "
-    "mean stays of order one, its root mean square grows and only its median vanishes, so a few rows carry huge "
+    meaning="The usual telling, that without 1/√d_k the gradient vanishes, is too simple: with respect to the query "
+    "its mean stays of order one, its root mean square grows and only its median vanishes, so a few rows carry huge "
     "gradients and most carry none. Training then sees rare, large updates rather than none, and a log of mean "
     "gradient norms will not warn you.",
     assumptions=_UPSTREAM,
@@ -162,7 +162,7 @@ def exact_query_gradient_rms(cell: Cell) -> float:
 
 def growing_query_gradient(cell: Cell) -> float:
     """Return √(C_n/3) d_k^(1/4)."""
-    return math.sqrt(expected_maximum(cell.n_keys) / 3) * cell.d_k**0.25
+    return float(math.sqrt(expected_maximum(cell.n_keys) / 3) * cell.d_k**0.25)
 
 
 QUERY_GRADIENT_RMS = Claim(
@@ -233,9 +233,10 @@ def flat_query_gradient(cell: Cell) -> float:
 
 QUERY_GRADIENT_SCALED = Claim(
     key="query-gradient-scaled",
-    statement="Scaled by 1/√d_k, the root mean square of ‖∂(g·p)/∂q‖ tends to √E‖J‖_F² at unit variance, up to O(1/d_k)",
-    meaning="With the default scale a query's gradient has the same size at every width, and no row is special. This is "
-    "what one learning rate for heads of every width relies on.",
+    statement="Scaled by 1/√d_k, the root mean square of ‖∂(g·p)/∂q‖ tends to √E‖J‖_F² at unit variance, "
+    "up to O(1/d_k)",
+    meaning="With the default scale a query's gradient has the same size at every width, and no row is special. This "
+    "is what one learning rate for heads of every width relies on.",
     assumptions=_UPSTREAM,
     source="derived here",
     derivation=None,

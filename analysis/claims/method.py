@@ -70,8 +70,8 @@ def direct_minus_conditional(cell: Cell, rng: np.random.Generator, replicates: i
         for sampler, stream in zip(("direct", "conditional"), streams, strict=True)
     )
     if cell.of == "share below":
-        direct, conditional = direct <= exact_value(cell), conditional <= exact_value(cell)
-    return np.asarray(direct.astype(np.float64) - conditional)
+        return np.asarray((direct <= exact_value(cell)) * 1.0 - (conditional <= exact_value(cell)))
+    return np.asarray(direct - conditional)
 
 
 def error_of_fixed_length(cell: Cell) -> float:
@@ -84,7 +84,8 @@ def error_of_fixed_length(cell: Cell) -> float:
 
 CONDITIONAL_SAMPLER = Claim(
     key="conditional-sampler",
-    statement="The conditional sampler, ‖q‖ ~ χ(d_k) and scores N(0, (scale·‖q‖)²) given it, has the law of the direct one",
+    statement="The conditional sampler, ‖q‖ ~ χ(d_k) and scores N(0, (scale·‖q‖)²) given it, has the law of the direct "
+    "one",
     meaning="Studies may draw n numbers a row instead of n·d_k: for Gaussian keys nothing is lost. Claims themselves "
     "never use it, so that the short cut is measured against the long way and not against itself.",
     assumptions=GAUSSIAN,
@@ -125,8 +126,8 @@ def five_quarters(cell: Cell) -> float:
 VARIANCE_DENOMINATOR = Claim(
     key="variance-denominator",
     statement="The variance of the sample 3, 0, 1, 2 is 5/3: the denominator is n - 1",
-    meaning="Every variance that this project reports is the unbiased one, however many shards it was drawn in. NumPy's "
-    "default divides by n and would be 5/4.",
+    meaning="Every variance reported here is the unbiased one, however many shards it was drawn in. NumPy's default "
+    "divides by n and would be 5/4.",
     assumptions=("a sample of four numbers",),
     source="derived here",
     derivation=None,
@@ -160,9 +161,10 @@ class UniformShards:
 
 def distinct_share(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return the share of distinct numbers among all that the cell's shards drew."""
+    work = [(UniformShards(), 2 * cell.shards)]
     with open_executor(None, 1) as pool:
         (sample,) = shards.run_cells(
-            [(UniformShards(), 2 * cell.shards)], seed=0, keep_values=True, executor=pool, store=None, advance=int
+            work, seed=0, keep_values=True, executor=pool, store=None, advance=lambda replicates: None
         )
     assert sample.ordered is not None
     return np.full(replicates, np.unique(sample.ordered.low).size / sample.ordered.low.size)

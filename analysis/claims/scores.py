@@ -91,7 +91,7 @@ def default_score(cell: Cell, rng: np.random.Generator, replicates: int) -> Floa
 
 def inverse_dimension(cell: Cell) -> float:
     """Return 1/d_k, the variance after dividing by d_k."""
-    return 1.0 / cell.d_k
+    return float(1.0 / cell.d_k)
 
 
 SCALED_SCORE_VARIANCE = Claim(
@@ -172,7 +172,7 @@ def fourth_moment(cell: Cell) -> float:
 
 def normal_fourth_moment(cell: Cell) -> float:
     """Return 3 d_k², the fourth moment of a normal score."""
-    return 3.0 * cell.d_k**2
+    return float(3.0 * cell.d_k**2)
 
 
 SCORE_FOURTH_MOMENT = Claim(
@@ -236,7 +236,7 @@ def cosine(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
 
 def inverse_dimension_squared(cell: Cell) -> float:
     """Return 1/d_k²."""
-    return 1.0 / cell.d_k**2
+    return float(1.0 / cell.d_k**2)
 
 
 COSINE_VARIANCE = Claim(
@@ -263,6 +263,5 @@ SCORE_CLAIMS = (
     SCALED_SCORE_VARIANCE,
     SCORE_MOMENTS_GENERAL,
     SCORE_FOURTH_MOMENT,
-    SCORE_DISTRIBUTION,
     COSINE_VARIANCE,
 )

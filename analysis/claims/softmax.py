@@ -90,8 +90,8 @@ def quarter(cell: Cell) -> float:
 SOFTMAX_JACOBIAN_NORM = Claim(
     key="softmax-jacobian-norm",
     statement="‖J‖₂ ≤ 1/2, reached where two keys share all the weight",
-    meaning="No scale makes softmax amplify: a change of the scores changes the weights by at most half its length. The "
-    "worst case is a tie between two keys, not the uniform row, where the norm is only 1/n.",
+    meaning="No scale makes softmax amplify: a change of the scores changes the weights by at most half its length. "
+    "The worst case is a tie between two keys, not the uniform row, where the norm is only 1/n.",
     assumptions=_ONE_ROW,
     source="Gao and Pavel 2017 for a Lipschitz constant of 1; the constant 1/2 derived here",
     derivation="softmax-jacobian-norm",

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @app.command("confirm")
 def confirm_command(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Claims; all of them by default.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="Claims; all of them by default.")
+    ] = None,
     budget: Annotated[float, typer.Option(help="Times the usual number of replicates.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of all streams.")] = 0,
     workers: Annotated[int | None, typer.Option(help="Threads; by default the CPUs available.")] = None,
@@ -28,14 +30,16 @@ def confirm_command(
     from analysis.confirmation import cell_table
     from analysis.confirming import confirm
 
-    confirmation = confirm(chosen_claims(keys or []), budget=budget, seed=seed, workers=workers, store=store, progress=True)
+    confirmation = confirm(
+        chosen_claims(keys or []), budget=budget, seed=seed, workers=workers, store=store, progress=True
+    )
     if as_json:
         print_json(confirmation.to_dict())
     else:
         out = console()
         for result in confirmation.claims if cells else ():
             out.print(cell_table(result), end="\n\n")
-        out.print(confirmation)
+        out.print(str(confirmation))
     if not confirmation.passed:
         raise typer.Exit(EXIT_FAILED_VERDICT)
 
