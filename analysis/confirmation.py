@@ -69,7 +69,7 @@ class ClaimResult:
     def shown(self) -> CellResult:
         """The cell that speaks most against the claim: the one for its row of the table."""
         judged = [cell for cell in self.cells if cell.calibrated] or list(self.cells)
-        return max(judged, key=lambda cell: (not cell.agrees, abs(cell.z_score or 0.0)))
+        return max(judged, key=lambda cell: (not cell.agrees, cell.separates is not None, abs(cell.z_score or 0.0)))
 
     @property
     def rival_z_score(self) -> float | None:
@@ -180,9 +180,10 @@ class Confirmation:
         confirmed = sum(result.verdict is ClaimVerdict.CONFIRMED for result in self.claims)
         yield f"{confirmed} of {len(self.claims)} claims confirmed over {len(cells)} cells."
         yield (
-            f"A row shows the cell that speaks most against its claim, and the largest z of the rival. Beyond "
-            f"|z| = {self.critical_z:.2f} a number is contradicted: a true claim among all these is rejected with "
-            f"probability {self.family_wise_alpha:g} at most."
+            "A row shows the cell that speaks most against its claim, and the largest z of the rival over all cells. "
+            "z is the distance in standard errors from what the claim (the rival) allows; beyond "
+            f"{self.critical_z:.2f} it is contradicted. The probability that any true claim is rejected by chance is "
+            f"at most {self.family_wise_alpha:g}."
         )
         if unjudged:
             yield f"{unjudged} cells have too few replicates for the tail of their estimator: shown, not judged."

@@ -33,6 +33,7 @@ def jacobian_entries(cell: Cell, rng: np.random.Generator, replicates: int) -> F
     if cell.of == "row sum":
         return worst(columns.sum(axis=2) / (w * (1 - w)), 0.0)
     upstream = rng.standard_normal((replicates, n))
+    upstream -= np.sum(w * upstream, axis=1, keepdims=True)  # or x with nearly equal entries would lose its variance
     product = attnsym.softmax_vjp(w, upstream)
     if cell.of == "matrix":
         return worst((attnsym.softmax_jacobian(w) @ upstream[:, :, None])[:, :, 0] - product, 0.0)
