@@ -55,20 +55,15 @@ def softmax_in_place(x: Array) -> Array:
     if x.size == 0:
         return x
     peak = row_max(x)
-    if np.isfinite(peak).all():
+    if not np.isfinite(peak).all():
+        peak = _tame_infinite_rows(x, peak)
+    with np.errstate(over="ignore"):  # a difference beyond the range of the type is −inf, whose exponential is 0
         np.subtract(x, peak, out=x)
-        np.exp(x, out=x)
-    else:
-        _exp_of_extremes(x, peak)
+    np.exp(x, out=x)
     total = row_sum(x)
     if not total.all():
         total[total == 0] = 1  # a fully masked row: 0/1
     return np.divide(x, total, out=x)
-
-
-def _exp_of_extremes(x: Array, peak: Array) -> None:
-    np.subtract(x, _tame_infinite_rows(x, peak), out=x)
-    np.exp(x, out=x)
 
 
 def _tame_infinite_rows(x: Array, peak: Array) -> Array:
@@ -114,7 +109,8 @@ def log_softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
         return np.moveaxis(x, -1, axis)
     top = np.argmax(x, axis=-1)[..., None]  # argmax stops at a NaN, which makes the row NaN below
     peak = np.take_along_axis(x, top, axis=-1)
-    x -= _tame_infinite_rows(x, peak)
+    with np.errstate(over="ignore"):
+        x -= _tame_infinite_rows(x, peak)
     others = np.exp(x)
     np.put_along_axis(others, top, 0, axis=-1)
     x -= np.log1p(others.sum(axis=-1, keepdims=True))

@@ -28,7 +28,9 @@ def test_two_keys_mix_two_values():
     query, key = [[1.0]], [[0.0], [math.log(3)]]
     weights = attnsym.attention_weights(query, key, scale=1)
     np.testing.assert_allclose(weights, [[0.25, 0.75]], rtol=4 * np.finfo(float).eps)
-    assert attnsym.scaled_dot_product_attention(query, key, [[2.0], [6.0]], scale=1) == pytest.approx(5, rel=1e-15)
+    assert attnsym.scaled_dot_product_attention(query, key, [[2.0], [6.0]], scale=1) == pytest.approx(
+        5, rel=1e-15, abs=0
+    )
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
