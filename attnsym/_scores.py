@@ -119,7 +119,7 @@ def score_matrix(x: Inputs, score: str | ScoreFunction, scale: float, softcap: f
     elif score == "cosine":
         unit = Inputs(unit_vectors(x.query), unit_vectors(x.key), x.value, x.columns, x.grouped, x.output_dtype)
         scores = np.clip(_dot_scores(unit, 1.0), -1, 1)  # rounding must not leave the domain of arccos
-        scores *= scores.dtype.type(scale)
+        scores = times_scale(scores, scale)
     else:
         scores = _dot_scores(x, scale)
     if softcap is not None:
@@ -128,6 +128,16 @@ def score_matrix(x: Inputs, score: str | ScoreFunction, scale: float, softcap: f
         np.tanh(scores, out=scores)
         np.multiply(scores, softcap, out=scores)
     return scores
+
+
+def times_scale(x: Array, scale: float) -> Array:
+    """Return x · scale, exactly rounded even where the scale alone lies outside the range of x's type."""
+    limits = np.finfo(x.dtype)
+    if scale == 0 or float(limits.tiny) <= abs(scale) <= float(limits.max):
+        return np.asarray(x * x.dtype.type(scale))
+    mantissa, exponent = np.frexp(scale)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(x * x.dtype.type(mantissa), exponent))
 
 
 def unit_vectors(x: Array) -> Array:
@@ -155,7 +165,7 @@ def heads_times_keys(a: Array, b: Array, grouped: bool) -> Array:
 def _dot_scores(x: Inputs, scale: float) -> Array:
     transposed = x.key.swapaxes(-1, -2)
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = heads_times_keys(x.query * x.query.dtype.type(scale), transposed, x.grouped)
+        scores = heads_times_keys(times_scale(x.query, scale), transposed, x.grouped)
         total = scores.sum()
     if not np.isfinite(total) and not np.isfinite(scores).all():
         _repair_overflow(x, scale, scores)
@@ -191,4 +201,4 @@ def _called_scores(x: Inputs, score: ScoreFunction, scale: float) -> Array:
         asked = (*wanted[:-2], wanted[-1], wanted[-2]) if x.columns else wanted
         raise ValueError(f"score must return the shape {asked}: got {given.shape}")
     scores = np.array(returned, dtype=x.query.dtype, order="C")  # a copy: the callable may keep what it returned
-    return scores if scale == 1 else np.multiply(scores, scores.dtype.type(scale), out=scores)
+    return scores if scale == 1 else times_scale(scores, scale)

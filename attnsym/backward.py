@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnsym._plain import masked_scores
-from attnsym._scores import Inputs, Settings, read_inputs, score_matrix, unit_vectors
+from attnsym._scores import Inputs, Settings, read_inputs, score_matrix, times_scale, unit_vectors
 from attnsym._validate import Array, real_array
 from attnsym.attention import read_settings
 from attnsym.masks import Window
@@ -113,7 +113,7 @@ def _gradients(x: Inputs, settings: Settings, g: Array) -> tuple[Array, Array, A
     if settings.softcap is not None:
         raw = score_matrix(x, settings.score, settings.scale, None)
         d_scores *= np.where(visible, np.cosh(raw / settings.softcap) ** -2, raw.dtype.type(0))
-    d_scores *= d_scores.dtype.type(settings.scale)
+    d_scores = times_scale(d_scores, settings.scale)
     if settings.score == "dot":
         return (*_through_product(d_scores, q, k, visible), d_value)
     d_unit_q, d_unit_k = _through_product(d_scores, unit_vectors(q), unit_vectors(k), visible)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnsym._blocks import Problem, mask_part
+from attnsym._scores import times_scale
 from attnsym._threads import available_workers, for_each
 from attnsym._validate import Array
 from attnsym.masks import as_bias
@@ -128,7 +129,7 @@ class _Worker:
 
     def _attend(self, query: Array, heads: slice, rows: slice) -> bool:
         """Compute one query tile's output; False, with the output undefined, where a score was not finite."""
-        scaled = query * self.dtype.type(self.problem.settings.scale)
+        scaled = times_scale(query, self.problem.settings.scale)
         n_heads, n_rows = query.shape[:2]
         mixed = self.partial[: n_heads * n_rows * self.value.shape[-1]].reshape(n_heads, n_rows, -1)
         output = self.output[heads, rows]
