@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analysis.cli._app import JsonOption, app, console, print_json
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,34 +53,71 @@ def audit_command(
         list[Path] | None, typer.Argument(metavar="[FILE]...", help=".npz, .npy or .safetensors; several add up.")
     ] = None,
     example: Annotated[bool, typer.Option("--example", help="Audit the tensors that come with the package.")] = False,
+    function: Annotated[
+        str | None, typer.Option("--callable", metavar="MODULE:FUNCTION", help="Audit a function; imports its module.")
+    ] = None,
     query: Annotated[str | None, typer.Option(help="Name of the queries; * stands for the layer.")] = None,
     key: Annotated[str | None, typer.Option(help="Name of the keys.")] = None,
     value: Annotated[str | None, typer.Option(help="Name of the values.")] = None,
     padding: Annotated[str | None, typer.Option(help="Name of the mask, (batch, n_keys), 1 = a real token.")] = None,
     causal: Annotated[bool, typer.Option("--causal", help="Query i sees keys 0 to i.")] = False,
-    scale: Annotated[str, typer.Option(help="sqrt (1/√d_k), unscaled, a number, or an expression in d_k.")] = "sqrt",
+    scale: Annotated[
+        str | None, typer.Option(help="sqrt (1/√d_k), unscaled, a number or expression; of a function: the intended.")
+    ] = None,
     softcap: Annotated[float | None, typer.Option(help="Scores become cap * tanh(score / cap).")] = None,
     window: Annotated[str | None, typer.Option(help="Sliding window: W, or LEFT,RIGHT (inclusive).")] = None,
-    layout: Annotated[str, typer.Option(help="bhsd (batch, heads, length, d) or bshd.")] = "bhsd",
+    layout: Annotated[
+        str | None, typer.Option(help="bhsd (batch, heads, length, d) or bshd; of a function also sbhd, bsd, bsm, …")
+    ] = None,
+    num_heads: Annotated[int, typer.Option(help="Heads to audit a function with.")] = 3,
+    d_k: Annotated[int, typer.Option("--d-k", help="Components to audit a function with.")] = 16,
+    mask_means: Annotated[str, typer.Option(help="What True means in a function's mask: keep or drop.")] = "keep",
     json: JsonOption = False,
 ) -> None:
-    """Audit queries and keys, head by head: are the softmaxes saturated, and why?"""
+    """
+    Audit tensors, head by head, or an attention function.
+
+    A function with errors ends in exit code 1; --callable imports and so runs the module that it names, found from the
+    current directory.
+    """
+    if [example, bool(files), function is not None].count(True) != 1:
+        raise ValueError("name one or more files to audit, or --example, or --callable module:function")
+    if function is not None:
+        _audit_function(function, layout, num_heads, d_k, scale, mask_means, json)
+        return
     from analysis.audit.files import audit_example, audit_files
 
-    if example == bool(files):
-        raise ValueError("name one or more files to audit, or --example")
     result = (
         audit_example()
         if example
         else audit_files(
             files or [], query=query, key=key, value=value, padding=padding, is_causal=causal, scale=_number(scale),
-            softcap=softcap, window=_window(window), layout=layout,
+            softcap=softcap, window=_window(window), layout=layout or "bhsd",
         )
     )  # fmt: skip
     if json:
         print_json(result.to_dict())
-        return
-    _print(result)
+    else:
+        _print(result)
+
+
+def _audit_function(
+    target: str, layout: str | None, num_heads: int, d_k: int, scale: str | None, mask_means: str, json: bool
+) -> None:
+    from analysis.audit.callables import audit_callable
+    from analysis.audit.loading import load_callable
+
+    result = audit_callable(
+        load_callable(target), layout=layout, num_heads=num_heads, d_k=d_k, intended_scale=_number(scale),
+        mask_means=mask_means,
+    )  # fmt: skip
+    if json:
+        print_json(result.to_dict())
+    else:
+        for line in result.lines():
+            print(textwrap.fill(line, _WIDTH, subsequent_indent="    ", break_long_words=False))
+    if any(item.severity == "error" for item in result.findings):
+        raise typer.Exit(EXIT_FAILED_VERDICT)
 
 
 def _print(result: TensorAudit) -> None:
@@ -119,7 +156,9 @@ def _cell(value: object) -> str:
     return shown(value)
 
 
-def _number(text: str) -> float | str:
+def _number(text: str | None) -> float | str | None:
+    if text is None:
+        return None
     try:
         return float(text)
     except ValueError:

@@ -1,0 +1,334 @@
+"""Probes of visibility: what is hidden unasked, masks, causal alignment, NaN behind a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.audit.adapter import CallFailed
+from analysis.audit.probing import HIDDEN, Array, Session, Sizes, distance
+
+Pattern = Callable[[int, int], Array]
+
+
+def visible(weights: Array) -> Array:
+    """Return (n_queries, n_keys) of what some batch item and head gives weight to; NaN counts as hidden."""
+    return np.asarray((np.nan_to_num(weights) > HIDDEN).any(axis=(0, 1)))
+
+
+def triangle(offset: int, bottom_right: bool = False, left: int | None = None) -> Pattern:
+    """Return the pattern j ≤ i + offset (bottom-right: i + n_keys − n_queries + offset), at most `left` keys back."""
+
+    def pattern(n_queries: int, n_keys: int) -> Array:
+        last = np.arange(n_queries)[:, None] + offset + (n_keys - n_queries if bottom_right else 0)
+        keys = np.arange(n_keys)[None, :]
+        return (keys <= last) & (keys >= last - left if left is not None else True)
+
+    return pattern
+
+
+def band(left: int, right: int) -> Pattern:
+    """Return the pattern i − left ≤ j ≤ i + right."""
+    return lambda n, m: (np.arange(m) >= np.arange(n)[:, None] - left) & (np.arange(m) <= np.arange(n)[:, None] + right)
+
+
+def probe_default_visibility(s: Session) -> None:
+    """Name what is hidden without a mask: nothing, the future (with its offset), or a window."""
+    if s.axis == "none" or s.found("softmax-axis"):
+        return
+    patterns = []
+    for n, m in _shapes(s):
+        sizes = replace(s.sizes, n_queries=n, n_keys=m)
+        try:
+            q, k, _ = s.draw(sizes=sizes)
+            patterns.append((n, m, visible(s.own(q, k))))
+        except CallFailed:
+            continue
+    if all(p.all() for _, _, p in patterns):
+        s.facts["visibility"] = "all keys"
+        return
+    for name, pattern in _candidates(s.sizes):
+        if all(np.array_equal(p, pattern(n, m)) for n, m, p in patterns):
+            s.facts["visibility"], s.facts["visible_function"] = name, pattern
+            _judge_triangle(s, name, "hidden-by-default", patterns)
+            return
+    hidden = sum(int((~p).sum()) for _, _, p in patterns)
+    s.facts["visibility"] = "other"
+    fixed = patterns[-1][2]
+    s.facts["visible_function"] = lambda n, m: _cropped(fixed, n, m)
+    s.report("hidden-by-default", f"{hidden} pairs are hidden, in no known pattern.")
+
+
+def _cropped(pattern: Array, n: int, m: int) -> Array:
+    whole = np.zeros((n, m), bool)
+    rows, columns = min(n, pattern.shape[0]), min(m, pattern.shape[1])
+    whole[:rows, :columns] = pattern[:rows, :columns]
+    return whole
+
+
+def _shapes(s: Session) -> list[tuple[int, int]]:
+    n, m = s.sizes.n_queries, s.sizes.n_keys
+    return [(9, 9), (n, m)] if n == m else [(2, 5), (5, 2), (9, 9), (n, m)]
+
+
+def _candidates(sizes: Sizes) -> list[tuple[str, Pattern]]:
+    corners = [False] if sizes.n_queries == sizes.n_keys else [False, True]
+    named: list[tuple[str, Pattern]] = []
+    for bottom in corners:
+        corner = "bottom-right" if bottom else "top-left"
+        for offset in (0, -1, 1):
+            named.append((f"causal {corner}" + (f" {offset:+d}" if offset else ""), triangle(offset, bottom)))
+        named += [(f"causal {corner}, window {left + 1}", triangle(0, bottom, left)) for left in range(9)]
+    named.append(("future only", lambda n, m: ~triangle(-1)(n, m)))
+    named.append(("future only, itself hidden", lambda n, m: ~triangle(0)(n, m)))
+    return named + [(f"window ({left}, {right})", band(left, right)) for left in range(9) for right in range(9)]
+
+
+def _judge_triangle(s: Session, name: str, plain_code: str, patterns: list[tuple[int, int, Array]]) -> None:
+    shown = _last_visible(patterns[0][2])
+    evidence = f"At {patterns[0][0]} queries, {patterns[0][1]} keys, the last visible key per row is {shown}: {name}."
+    if name.endswith(("+1", "-1")):
+        s.report("causal-off-by-one", evidence)
+    elif name.startswith("future"):
+        s.report("causal-inverted", evidence)
+    elif plain_code == "causal-alignment" and "bottom-right" not in name:
+        s.facts["causal"] = name
+    else:
+        s.report(plain_code, evidence)
+
+
+def _last_visible(pattern: Array) -> list[int | None]:
+    return [int(np.flatnonzero(row)[-1]) if row.any() else None for row in pattern]
+
+
+def probe_causal(s: Session) -> None:
+    """Turn the causal flag on, with unequal lengths where they are accepted."""
+    if s.caller.arguments.causal is None:
+        s.skipped["causal"] = "no causal argument"
+        return
+    if s.found("no-softmax"):
+        s.skipped["causal"] = "the weights are no softmax"
+        return
+    patterns = []
+    for n, m in _shapes(s):
+        try:
+            q, k, _ = s.draw(sizes=replace(s.sizes, n_queries=n, n_keys=m))
+            patterns.append((n, m, visible(s.own(q, k, causal=True))))
+        except CallFailed as error:
+            s.skipped["causal"] = str(error)
+    if not patterns:
+        return
+    s.skipped.pop("causal", None)
+    if all(p.all() for _, _, p in patterns):
+        q, k, _ = s.draw()
+        change = distance(s.own(q, k, causal=True), s.own(q, k))
+        evidence = f"All {patterns[-1][0] * patterns[-1][1]} pairs keep weight; the flag moves weights by {change:.3g}."
+        s.report("causal-leaks" if change > s.tolerance else "causal-ignored", evidence)
+        return
+    for name, pattern in _candidates(s.sizes):
+        if all(np.array_equal(p, pattern(n, m)) for n, m, p in patterns):
+            s.facts["causal"], s.facts["causal_function"] = name, pattern
+            _judge_triangle(s, name, "causal-alignment", patterns)
+            return
+    shown = _last_visible(patterns[0][2])
+    s.report("causal-pattern", f"At {patterns[0][0]} queries, {patterns[0][1]} keys, last visible keys are {shown}.")
+
+
+def probe_mask(s: Session) -> None:
+    """Hide keys by a boolean mask and by a floating one; tell how each is read."""
+    if s.caller.arguments.mask is None:
+        s.skipped["mask"] = "no mask argument"
+        return
+    if s.axis != "keys" or s.found("softmax-axis"):
+        s.skipped["mask"] = "softmax does not run over the keys"
+        return
+    q, k, _ = s.draw()
+    keep = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
+    plain = s.own(q, k)
+    if s.mask_means == "drop":
+        keep = ~keep
+    boolean = _try(s, q, k, keep)
+    floating = _try(s, q, k, np.zeros(keep.shape))
+    if boolean is None and floating is None:
+        return
+    s.skipped.pop("mask", None)
+    problem = "" if boolean is None else _read_boolean(s, q, k, plain)
+    additive = floating is not None and _read_floating(s, q, k, plain)
+    if problem:
+        understood = problem == "mask-added" and additive
+        s.report("mask-floating-only" if understood else problem, s.facts.pop("mask_evidence"))
+    s.facts["mask"] = _mask_words(boolean is not None and not problem, additive)
+    if problem or (boolean is None and not additive):
+        return
+    for name, mask in (("boolean", boolean), ("floating", floating if additive else None)):
+        if mask is not None and distance(np.nan_to_num(mask), np.nan_to_num(plain)) > s.tolerance:
+            s.report("mask-all-true", f"An all-visible {name} mask moves weights by {distance(mask, plain):.3g}.")
+    if boolean is not None:
+        _probe_batch_order(s, q, k, plain)
+        _probe_empty_row(s, q, k)
+        _probe_nan(s, q, k)
+        _probe_mask_and_causal(s, q, k)
+
+
+def _mask_words(boolean: bool, additive: bool) -> str:
+    words = [word for word, ok in (("boolean", boolean), ("floating", additive)) if ok]
+    return " and ".join(words) or "none read as documented"
+
+
+def _try(s: Session, q: Array, k: Array, mask: Array) -> Array | None:
+    try:
+        return s.own(q, k, mask=mask)
+    except CallFailed as error:
+        s.skipped["mask"] = str(error)
+        return None
+
+
+def _read_boolean(s: Session, q: Array, k: Array, plain: Array) -> str:
+    """Return the code of what is wrong with a boolean mask, or ""; the evidence goes to the facts."""
+    visible_pairs = s.rng.random(plain.shape[2:]) < 0.6
+    visible_pairs[:, 0], visible_pairs[1, 2], visible_pairs[2, 1] = True, False, True
+    given = visible_pairs if s.mask_means == "keep" else ~visible_pairs
+    masked = _try(s, q, k, given)
+    if masked is None:
+        return ""
+    hidden_mass = float(np.nan_to_num(masked)[..., ~visible_pairs].sum() / masked[..., 0].size)
+    wanted = _renormalised(plain, visible_pairs)
+    # a function may hide keys unasked (always causal): compare where both agree that something is visible
+    if distance(np.nan_to_num(masked), wanted) < 16 * s.tolerance:
+        return ""
+    code = _explain_mask(s, plain, masked, visible_pairs)
+    s.facts["mask_evidence"] = (
+        f"Of {int((~visible_pairs).sum())} hidden pairs, {int(visible(masked)[~visible_pairs].sum())} keep weight, "
+        f"{hidden_mass:.3g} per row; visible ones differ from renormalised weights by up to "
+        f"{distance(np.nan_to_num(masked)[..., visible_pairs], wanted[..., visible_pairs]):.3g}."
+    )
+    return code
+
+
+def _renormalised(plain: Array, factor: Array) -> Array:
+    """Return the weights that the same scores give once their exponentials are multiplied by a factor (0: hidden)."""
+    whole = np.nan_to_num(plain)
+    kept, sink = whole * factor, 1 - whole.sum(axis=-1, keepdims=True)
+    total = kept.sum(axis=-1, keepdims=True) + np.where(np.abs(sink) < 1e-3, 0.0, sink)
+    result: Array = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
+    return result
+
+
+def _explain_mask(s: Session, plain: Array, masked: Array, pairs: Array) -> str:
+    tolerance, shown = 16 * s.tolerance, np.nan_to_num(masked)
+    if distance(shown, plain) < tolerance:
+        return "mask-ignored"
+    if distance(shown, _renormalised(plain, ~pairs)) < tolerance:
+        return "mask-inverted"
+    if distance(shown, plain * pairs) < tolerance:
+        return "mask-after-softmax"
+    if pairs.shape[0] == pairs.shape[1] and distance(shown, _renormalised(plain, pairs.T)) < tolerance:
+        return "mask-transposed"
+    with np.errstate(all="ignore"):
+        change = np.log(masked) - np.log(plain)
+        change -= change[..., :1]  # key 0 is visible to all
+    off, on = change[..., ~pairs], change[..., pairs]
+    if np.isfinite(off).all() and np.abs(on).max(initial=0.0) < 1e3 * s.tolerance:
+        if np.ptp(off) < 1e3 * s.tolerance:
+            added = float(off.mean())
+            return "mask-added" if abs(added + 1) < 1e-3 else "mask-leaks"
+        law = s.facts.get("softcap")
+        return "softcap-after-mask" if law is not None else "mask-multiplied"
+    return "mask-position"
+
+
+def _read_floating(s: Session, q: Array, k: Array, plain: Array) -> bool:
+    """Tell whether a floating mask is added to the scores; report one that is added before scaling."""
+    bias = s.rng.standard_normal(plain.shape[2:])
+    shifted = _try(s, q, k, bias)
+    if shifted is None:
+        return False
+    wanted = _renormalised(plain, np.exp(bias))
+    if distance(np.nan_to_num(shifted), wanted) < 16 * s.tolerance:
+        return True
+    law = s.facts.get("law")
+    if law is not None and "softcap" not in s.facts:
+        scaled = _renormalised(plain, np.exp(law.value * bias))
+        if distance(np.nan_to_num(shifted), scaled) < 16 * s.tolerance and abs(law.value - 1) > 1e-3:
+            s.report("mask-scaled", f"A bias b moves the score by {law.value:.6g}·b.")
+            return False
+    s.report(
+        "mask-boolean-only", f"A random bias gives weights {distance(shifted, wanted):.3g} from softmax(scores + bias)."
+    )
+    return False
+
+
+def _probe_batch_order(s: Session, q: Array, k: Array, plain: Array) -> None:
+    """Give every batch item its own mask."""
+    if s.sizes.batch < 2:
+        return
+    masks = np.ones((s.sizes.batch, 1, 1, s.sizes.n_keys), bool)
+    for item in range(s.sizes.batch):
+        masks[item, ..., item + 1] = False
+    wanted = _renormalised(plain, masks)
+    for shape in ((s.sizes.batch, 1, 1, s.sizes.n_keys), (s.sizes.batch, 1, s.sizes.n_queries, s.sizes.n_keys),
+                  (s.sizes.batch, s.sizes.n_queries, s.sizes.n_keys), (s.sizes.batch, s.sizes.n_keys)):  # fmt: skip
+        mask = np.broadcast_to(masks, (s.sizes.batch, 1, s.sizes.n_queries, s.sizes.n_keys))
+        mask = masks[:, 0, 0] if len(shape) == 2 else mask[:, :, : shape[-2]].reshape(shape)
+        try:
+            weights = np.nan_to_num(s.own(q, k, mask=mask if s.mask_means == "keep" else ~mask))
+        except CallFailed:
+            continue
+        if distance(weights, wanted) < 16 * s.tolerance:
+            s.facts["mask_shape"] = shape
+            return
+        if len(shape) == 4:
+            gap = distance(weights, wanted)
+            s.report("mask-batch-order", f"With one mask per batch item, weights are wrong by up to {gap:.3g}.")
+            return
+
+
+def _probe_empty_row(s: Session, q: Array, k: Array) -> None:
+    mask = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
+    mask[1] = False
+    weights = _try(s, q, k, mask if s.mask_means == "keep" else ~mask)
+    if weights is None:
+        return
+    row = weights[:, :, 1]
+    if not np.isfinite(row).all():
+        s.report("masked-row-nan", f"Row 1 has no visible key; its weights are {row.flat[0]}.")
+    elif np.abs(row).max() > HIDDEN:
+        s.report("masked-row-attends", f"Row 1 has no visible key; its weights sum to {row.sum(axis=-1).mean():.3g}.")
+    s.facts["masked_row"] = "NaN" if not np.isfinite(row).all() else "0" if np.abs(row).max() <= HIDDEN else "attends"
+
+
+def _probe_nan(s: Session, q: Array, k: Array) -> None:
+    hidden = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
+    hidden[:, 1] = False
+    given = hidden if s.mask_means == "keep" else ~hidden
+    leaks = []
+    for name in ("key", "value"):
+        bad_k, bad_v = k.copy(), np.ones_like(k)
+        (bad_k if name == "key" else bad_v)[:, :, 1] = np.nan
+        if not np.isfinite(s.caller(q, bad_k, bad_v, mask=given)).all():
+            leaks.append(name)
+    if leaks:
+        s.report("nan-leak", f"NaN in a hidden {' and in a hidden '.join(leaks)} makes visible outputs NaN.")
+    s.facts["nan_leak"] = tuple(leaks)
+
+
+def _probe_mask_and_causal(s: Session, q: Array, k: Array) -> None:
+    pattern: Pattern | None = s.facts.get("causal_function")
+    if pattern is None:
+        return
+    mask = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
+    mask[:, 1] = False
+    try:
+        weights = s.own(q, k, mask=mask if s.mask_means == "keep" else ~mask, causal=True)
+    except CallFailed as error:
+        s.facts["mask_and_causal"] = f"refused ({error})"
+        return
+    wanted = mask & pattern(s.sizes.n_queries, s.sizes.n_keys)
+    seen = visible(weights)
+    s.facts["mask_and_causal"] = "intersect"
+    extra = seen & ~wanted
+    if extra.any():
+        s.facts["mask_and_causal"] = "do not intersect"
+        s.report("causal-mask-replaced", f"{int(extra.sum())} pairs are visible that one of the two hides.")
