@@ -42,16 +42,18 @@ def plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any
         return output.astype(x.output_dtype, copy=False)
 
 
-def output_in_blocks(problem: Problem, dropout_p: float, rng: Any) -> Array:
-    """Return `plain_output` without the whole score matrix, drawing the dropout in the order of the whole."""
-    generator = random_generator(rng)
-    output = np.empty((problem.n_heads, problem.n_queries, problem.value.matrices.shape[-1]), problem.output_dtype)
+def output_in_blocks(problem: Problem, heads: slice, queries: slice, dropout_p: float = 0.0, rng: Any = None) -> Array:
+    """Return `plain_output` of some heads and queries block by block, drawing dropout in the order of the whole."""
+    generator = random_generator(rng) if dropout_p > 0 else None
+    shape = heads.stop - heads.start, queries.stop - queries.start, problem.value.matrices.shape[-1]
+    output = np.empty(shape, problem.output_dtype)
     step = max(1, _BLOCK_SCORES // problem.n_keys)
-    for head in range(problem.n_heads):
-        for start in range(0, problem.n_queries, step):
-            part = slice(head, head + 1), slice(start, min(start + step, problem.n_queries))
-            output[part] = plain_output(*block(problem, *part), dropout_p, generator)
-    return output.reshape(*problem.lead, *output.shape[1:])
+    for head in range(heads.start, heads.stop):
+        for start in range(queries.start, queries.stop, step):
+            rows = slice(start, min(start + step, queries.stop))
+            into = head - heads.start, slice(rows.start - queries.start, rows.stop - queries.start)
+            output[into] = plain_output(*block(problem, slice(head, head + 1), rows), dropout_p, generator)[0]
+    return output
 
 
 def drop_out(x: Array, p: float, rng: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from attnsym._blocks import as_problem, block
+from attnsym._blocks import as_problem
 from attnsym._plain import masked_scores, output_in_blocks, plain_output, plain_weights
 from attnsym._scores import Inputs, Settings, read_inputs
 from attnsym._validate import (
@@ -238,8 +238,10 @@ def scaled_dot_product_attention(
         return x.to_caller(plain_output(x, settings, p, rng))
     problem = as_problem(x, settings)
     if p > 0:
-        return x.to_caller(output_in_blocks(problem, p, rng))
-    return x.to_caller(tiled_attention(problem, lambda heads, queries: plain_output(*block(problem, heads, queries))))
+        everything = slice(0, problem.n_heads), slice(0, problem.n_queries)
+        dropped = output_in_blocks(problem, *everything, p, rng)
+        return x.to_caller(dropped.reshape(*problem.lead, *dropped.shape[1:]))
+    return x.to_caller(tiled_attention(problem, lambda heads, queries: output_in_blocks(problem, heads, queries)))
 
 
 def is_large(x: Inputs, settings: Settings) -> bool:

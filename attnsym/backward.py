@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._backward_blocks import gradients_in_blocks
+from attnsym._blocks import Heads, as_problem, block
 from attnsym._plain import masked_scores
 from attnsym._scores import Inputs, Settings, read_inputs, score_matrix, times_scale, unit_vectors
 from attnsym._validate import Array, real_array
-from attnsym.attention import read_settings
+from attnsym.attention import is_large, read_settings
 from attnsym.masks import Window
 from attnsym.softmax import softmax_in_place, softmax_vjp
 
@@ -85,10 +89,27 @@ def scaled_dot_product_attention_vjp(
     )
     g = _read_upstream(x, upstream)
     with np.errstate(invalid="ignore", over="ignore"):  # NaN and ±inf of the input go where they are visible
-        gradients = _gradients(x, settings, g)
+        gradients = _in_blocks(x, settings, g) if is_large(x, settings) else _gradients(x, settings, g)
     named = zip(gradients, (x.query, x.key, x.value), strict=True)
     shaped = (_sum_to_shape(gradient, given.shape) for gradient, given in named)
     d_query, d_key, d_value = (x.to_caller(d).astype(x.output_dtype, copy=False) for d in shaped)
+    return d_query, d_key, d_value
+
+
+def _in_blocks(x: Inputs, settings: Settings, g: Array) -> tuple[Array, Array, Array]:
+    """Return the gradients, one for each head of the scores, without the whole score matrix."""
+    unit = replace(x, query=unit_vectors(x.query), key=unit_vectors(x.key)) if settings.score == "cosine" else x
+    problem = as_problem(unit, replace(settings, score="dot"))
+    upstream = Heads(g.reshape(-1, *g.shape[-2:]), np.arange(problem.n_heads))
+
+    def plain(heads: slice, queries: slice) -> tuple[Array, Array, Array]:
+        return _gradients(*block(problem, heads, queries), upstream[heads][:, queries])
+
+    d_query, d_key, d_value = (
+        d.reshape(*problem.lead, *d.shape[1:]) for d in gradients_in_blocks(problem, upstream, plain)
+    )
+    if settings.score == "cosine":
+        d_query, d_key = _through_unit(x.query, d_query), _through_unit(_per_query_head(x, x.key), d_key)
     return d_query, d_key, d_value
 
 

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from attnsym._blocks import Problem, mask_part
-from attnsym._scores import times_scale
+from attnsym._blocks import Problem
+from attnsym._score_tiles import ScoreTiles
 from attnsym._threads import available_workers, for_each
 from attnsym._validate import Array
-from attnsym.masks import as_bias
 from attnsym.softmax import row_max, row_sum
 
 # Scores of at most this size need no maximum subtracted: e³⁰ and sums of it are far inside float32.
@@ -94,108 +92,59 @@ class _Worker:
     def __init__(self, problem: Problem, tiles: Tiles, output: Array, plain: Callable[[slice, slice], Array]) -> None:
         self.problem, self.tiles, self.output, self.plain = problem, tiles, output, plain
         self.dtype = problem.query.matrices.dtype
-        self.scores = np.empty(tiles.heads * tiles.queries * tiles.keys, self.dtype)
+        self.scores = ScoreTiles(problem, tiles.heads * tiles.queries * tiles.keys)
         self.partial = np.empty(tiles.heads * tiles.queries * output.shape[-1], self.dtype)
         self.loaded: slice | None = None
-        self.triangles: dict[tuple[int, bytes, bytes], Array] = {}
 
     def run(self, heads: slice, queries: slice) -> None:
         """Fill the output of some heads and queries, tile by tile."""
         if self.loaded != heads:
-            self._load_keys(heads)
+            self._load(heads)
         query = self.problem.query[heads]
-        # Cauchy-Schwarz: no score is larger than the longest query times the longest key
-        bound = abs(self.problem.settings.scale) * self.longest_key * _longest(query[:, queries])
-        fits = bound < float(np.finfo(self.dtype).max) * 2.0**-26 and self.value_fits
+        bound = self.scores.bound(query[:, queries])
+        fits = self.value_fits and bound < float(np.finfo(self.dtype).max) * 2.0**-26
         cap = self.problem.settings.softcap
-        self.safe = self.value_safe and self.mask_is_bounded and min(bound, cap or np.inf) <= _SAFE_SCORE
+        self.safe = self.value_safe and self.scores.bounded and min(bound, cap or np.inf) <= _SAFE_SCORE
         for start in range(queries.start, queries.stop, self.tiles.queries):
             rows = slice(start, min(start + self.tiles.queries, queries.stop))
             if not (fits and self._attend(query[:, rows], heads, rows)):
                 self.output[heads, rows] = self.plain(heads, rows)
 
-    def _load_keys(self, heads: slice) -> None:
-        key, value = self.problem.key[heads], self.problem.value[heads]
-        self.longest_key = _longest(key)
-        self.transposed_key = np.ascontiguousarray(key.swapaxes(-1, -2))
-        self.value = value
-        self.mask = None if self.problem.mask is None else self.problem.mask[heads]
-        self.mask_is_bounded = self.mask is None or self.mask.dtype.kind == "b"
-        largest = np.maximum(value.max(axis=-2), -value.min(axis=-2))  # of each component: NaN if it has one
-        self.value_fits = bool((largest <= np.finfo(self.dtype).max / (4 * value.shape[-2])).all())
+    def _load(self, heads: slice) -> None:
+        self.scores.load(heads)
+        self.value = self.problem.value[heads]
+        largest = np.maximum(self.value.max(axis=-2), -self.value.min(axis=-2))  # of each component: NaN if it has one
+        self.value_fits = bool((largest <= np.finfo(self.dtype).max / (4 * self.value.shape[-2])).all())
         low, high = _SAFE_VALUE
         self.value_safe = bool(((largest == 0) | ((largest >= low) & (largest <= high))).all())
         self.loaded = heads
 
     def _attend(self, query: Array, heads: slice, rows: slice) -> bool:
         """Compute one query tile's output; False, with the output undefined, where a score was not finite."""
-        scaled = times_scale(query, self.problem.settings.scale)
         n_heads, n_rows = query.shape[:2]
+        scaled = self.scores.scaled(query)
         mixed = self.partial[: n_heads * n_rows * self.value.shape[-1]].reshape(n_heads, n_rows, -1)
         output = self.output[heads, rows]
-        direct = output.dtype == self.dtype
+        running = output if output.dtype == self.dtype else np.empty(output.shape, self.dtype)
+        running[...] = 0
         total = np.zeros((n_heads, n_rows, 1), self.dtype)
         peak = np.full_like(total, -np.inf)
-        running = output if direct else np.empty(output.shape, self.dtype)
-        running[...] = 0
         first, end = int(self.problem.first[rows].min()), int(self.problem.end[rows].max())
         for start in range(first, end, self.tiles.keys):
             columns = slice(start, min(start + self.tiles.keys, end))
-            scores = self._scores(scaled, rows, columns)
+            scores = self.scores.tile(scaled, rows, columns)
             if not self.safe:
                 peak = _shift(scores, peak, total, running)
             np.exp(scores, out=scores)
             total += row_sum(scores)
-            if start == first:
-                np.matmul(scores, self.value[:, columns], out=running)
-            else:
-                running += np.matmul(scores, self.value[:, columns], out=mixed)
+            running += np.matmul(scores, self.value[:, columns], out=mixed)
         if not np.isfinite(total).all():
             return False
         total[total == 0] = 1
         running /= total
-        if not direct:
+        if running is not output:
             output[...] = running
         return True
-
-    def _scores(self, scaled_query: Array, rows: slice, columns: slice) -> Array:
-        n_heads, n_rows = scaled_query.shape[:2]
-        n_columns = columns.stop - columns.start
-        scores = self.scores[: n_heads * n_rows * n_columns].reshape(n_heads, n_rows, n_columns)
-        np.matmul(scaled_query, self.transposed_key[..., columns], out=scores)
-        softcap = self.problem.settings.softcap
-        if softcap is not None:
-            np.divide(scores, softcap, out=scores)
-            np.tanh(scores, out=scores)
-            np.multiply(scores, softcap, out=scores)
-        if self.mask is not None:
-            scores += as_bias(mask_part(self.mask, rows, columns), self.dtype)
-        self._hide(scores, rows, columns)
-        return scores
-
-    def _hide(self, scores: Array, rows: slice, columns: slice) -> None:
-        """Set to −inf what causality and window hide; only the columns that some row does not see are touched."""
-        first, end = self.problem.first[rows], self.problem.end[rows]
-        seen_by_all = slice(int(first.max()), int(end.min()))
-        if seen_by_all.start >= seen_by_all.stop:
-            edges = [columns]
-        else:
-            left = slice(columns.start, min(columns.stop, seen_by_all.start))
-            edges = [left, slice(max(columns.start, seen_by_all.stop), columns.stop)]
-        for edge in edges:
-            if edge.start < edge.stop:
-                part = slice(edge.start - columns.start, edge.stop - columns.start)
-                scores[..., part] += self._triangle(first - edge.start, end - edge.start, edge.stop - edge.start)
-
-    def _triangle(self, first: npt.NDArray[np.int64], end: npt.NDArray[np.int64], width: int) -> Array:
-        first, end = np.clip(first, 0, width), np.clip(end, 0, width)
-        name = (width, first.tobytes(), end.tobytes())
-        if name not in self.triangles:
-            if len(self.triangles) >= 4:
-                self.triangles.clear()
-            keys = np.arange(width)
-            self.triangles[name] = as_bias((keys >= first[:, None]) & (keys < end[:, None]), self.dtype)
-        return self.triangles[name]
 
 
 def _shift(scores: Array, peak: Array, total: Array, running: Array) -> Array:
@@ -207,8 +156,3 @@ def _shift(scores: Array, peak: Array, total: Array, running: Array) -> Array:
     total *= rescale
     running *= rescale
     return new_peak
-
-
-def _longest(x: Array) -> float:
-    squares = np.einsum("...i,...i->...", x, x)
-    return float(np.sqrt(squares.max(initial=0)))

@@ -1,0 +1,93 @@
+"""Tiles of the masked score matrix of some heads, computed into one buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from attnsym._blocks import Problem, mask_part
+from attnsym._scores import times_scale
+from attnsym._validate import Array
+from attnsym.masks import as_bias
+
+_TRIANGLES_KEPT = 4
+
+
+class ScoreTiles:
+    """
+    One thread's source of score tiles.
+
+    Attributes
+    ----------
+    longest_key : float
+        The largest length of a key of the loaded heads; NaN if one is not finite.
+    bounded : bool
+        Whether Cauchy-Schwarz bounds every score of the loaded heads: not where a floating mask is added.
+    """
+
+    def __init__(self, problem: Problem, elements: int) -> None:
+        self.problem = problem
+        self.dtype = problem.query.matrices.dtype
+        self.buffer = np.empty(elements, self.dtype)
+        self.triangles: dict[tuple[int, bytes, bytes], Array] = {}
+
+    def load(self, heads: slice) -> None:
+        """Take up the keys and masks of these heads."""
+        key = self.problem.key[heads]
+        self.longest_key = longest(key)
+        self.transposed_key = np.ascontiguousarray(key.swapaxes(-1, -2))  # BLAS packs it faster than a view
+        self.mask = None if self.problem.mask is None else self.problem.mask[heads]
+        self.bounded = self.mask is None or self.mask.dtype.kind == "b"
+
+    def bound(self, query: Array) -> float:
+        """Return what no score of these queries exceeds, soft-cap and mask aside; NaN if one is not finite."""
+        return abs(self.problem.settings.scale) * self.longest_key * longest(query)
+
+    def scaled(self, query: Array) -> Array:
+        """Return the queries times the scale, as `tile` wants them."""
+        return times_scale(query, self.problem.settings.scale)
+
+    def tile(self, scaled_query: Array, rows: slice, columns: slice) -> Array:
+        """Return the masked scores of the queries `rows` and the keys `columns`: a view of the buffer."""
+        n_heads, n_rows = scaled_query.shape[:2]
+        n_columns = columns.stop - columns.start
+        scores = self.buffer[: n_heads * n_rows * n_columns].reshape(n_heads, n_rows, n_columns)
+        np.matmul(scaled_query, self.transposed_key[..., columns], out=scores)
+        softcap = self.problem.settings.softcap
+        if softcap is not None:
+            np.divide(scores, softcap, out=scores)
+            np.tanh(scores, out=scores)
+            np.multiply(scores, softcap, out=scores)
+        if self.mask is not None:
+            scores += as_bias(mask_part(self.mask, rows, columns), self.dtype)
+        self._hide(scores, rows, columns)
+        return scores
+
+    def _hide(self, scores: Array, rows: slice, columns: slice) -> None:
+        """Set to −inf what causality and window hide; only the columns that some row does not see are touched."""
+        first, end = self.problem.first[rows], self.problem.end[rows]
+        seen_by_all = slice(int(first.max()), int(end.min()))
+        edges = [columns]
+        if seen_by_all.start < seen_by_all.stop:
+            left = slice(columns.start, min(columns.stop, seen_by_all.start))
+            edges = [left, slice(max(columns.start, seen_by_all.stop), columns.stop)]
+        for edge in edges:
+            if edge.start < edge.stop:
+                part = slice(edge.start - columns.start, edge.stop - columns.start)
+                scores[..., part] += self._triangle(first - edge.start, end - edge.start, edge.stop - edge.start)
+
+    def _triangle(self, first: npt.NDArray[np.int64], end: npt.NDArray[np.int64], width: int) -> Array:
+        first, end = np.clip(first, 0, width), np.clip(end, 0, width)
+        name = (width, first.tobytes(), end.tobytes())
+        if name not in self.triangles:
+            if len(self.triangles) >= _TRIANGLES_KEPT:
+                self.triangles.clear()
+            keys = np.arange(width)
+            self.triangles[name] = as_bias((keys >= first[:, None]) & (keys < end[:, None]), self.dtype)
+        return self.triangles[name]
+
+
+def longest(x: Array) -> float:
+    """Return the largest Euclidean length of the vectors of the last axis; NaN or inf if one is not finite."""
+    squares = np.einsum("...i,...i->...", x, x)
+    return float(np.sqrt(squares.max(initial=0)))
