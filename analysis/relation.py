@@ -120,7 +120,12 @@ class _WithinStandardErrors(Relation):
             separates=separates,
             calibrated=sample.moments.count >= needed or math.isnan(z),  # draws that are no numbers agree with nothing
             factor=_factor(evidence, distance, needed, critical, separates),
+            note=self.remark(evidence, cell, prediction),
         )
+
+    def remark(self, evidence: Evidence, cell: Cell, prediction: float) -> str:
+        """Return what else the cell shows."""
+        return ""
 
     def _judge_constant(self, evidence: Evidence, cell: Cell, prediction: float, rival: float) -> Judgement:
         bound = 8 * operations(cell) * EPS * max(1.0, abs(prediction), abs(evidence.moments.mean))
@@ -164,23 +169,36 @@ class ToLeadingOrder(_WithinStandardErrors):
     ----------
     variable : str or callable ``(cell) -> float``
         x: a setting of the cell, or a function of it.
-    order, constant : float
-        Both positive.
+    order : float
+        Positive.
+    constant : float or callable ``(cell) -> float``
+        Positive.
     """
 
     variable: str | Callable[[Cell], float]
     order: float
-    constant: float
+    constant: float | Callable[[Cell], float]
 
     def __post_init__(self) -> None:
         for name in ("order", "constant"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive: got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not callable(value) and not value > 0:
+                raise ValueError(f"{name} must be positive: got {value!r}")
 
     def allowance(self, value: float, cell: Cell) -> float:
         """Return constant·x^(-order)·|value|."""
+        constant = self.constant(cell) if callable(self.constant) else self.constant
+        return constant * self._rate(cell) * abs(value)
+
+    def remark(self, evidence: Evidence, cell: Cell, prediction: float) -> str:
+        """Return the residual's coefficient, which is the same in every cell if the rate is right."""
+        unit = self._rate(cell) * prediction
+        coefficient, error = (evidence.value - prediction) / unit, abs(evidence.standard_error / unit)
+        return f"r = {coefficient:+.2g} ± {error:.1g} times x^(-{self.order:g})"
+
+    def _rate(self, cell: Cell) -> float:
         x = self.variable(cell) if callable(self.variable) else getattr(cell, self.variable)
-        return float(self.constant * float(x) ** -self.order * abs(value))
+        return float(x) ** -self.order
 
 
 class _EveryDraw(Relation):

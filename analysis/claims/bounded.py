@@ -77,7 +77,7 @@ COSINE_SCORE_VARIANCE = Claim(
     relation=Exactly(),
     grid={"d_k": (16, 64), "gain": (1.0, 10.0)},
     rival=unnormalised_variance,
-    replicates=60_000,
+    replicates=75_000,
 )
 
 

@@ -58,10 +58,10 @@ JACOBIAN_TRACE_UNSCALED = Claim(
     predict=trace_unscaled,
     sample=jacobian_trace,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=1, constant=1.0),
-    grid=[{"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)}],
+    relation=ToLeadingOrder("d_k", order=1, constant=0.3),
+    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
     rival=trace_by_variance,
-    replicates=40_000,
+    replicates=60_000,
 )
 
 
@@ -81,10 +81,10 @@ JACOBIAN_TRACE_SCALED = Claim(
     predict=trace_at_unit_variance,
     sample=jacobian_trace,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=1, constant=0.5),
-    grid={"scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (10,)},
+    relation=ToLeadingOrder("d_k", order=1, constant=0.11),
+    grid={"scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (4,)},
     rival=trace_unscaled,
-    replicates=40_000,
+    replicates=120_000,
 )
 
 
@@ -105,7 +105,7 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
     predict=median_trace_unscaled,
     sample=jacobian_trace,
     estimator="median",
-    relation=ToLeadingOrder("d_k", order=0.5, constant=3.0),
+    relation=ToLeadingOrder("d_k", order=0.5, constant=2.5),
     grid=[
         {"scale": ("unscaled",), "d_k": (64, 256), "n_keys": (2, 10)},
         {"scale": ("unscaled",), "d_k": (1024,), "n_keys": (4,)},
@@ -148,7 +148,7 @@ QUERY_GRADIENT_MEAN = Claim(
     predict=mean_query_gradient,
     sample=query_gradient_norm,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=0.5, constant=1.4),
+    relation=ToLeadingOrder("d_k", order=0.5, constant=0.85),
     grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
     rival=vanishing_query_gradient,
     replicates=150_000,
@@ -176,10 +176,10 @@ QUERY_GRADIENT_RMS = Claim(
     predict=growing_query_gradient,
     sample=query_gradient_norm,
     estimator="rms",
-    relation=ToLeadingOrder("d_k", order=0.5, constant=0.8),
+    relation=ToLeadingOrder("d_k", order=0.5, constant=0.42),
     grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
     rival=vanishing_query_gradient,
-    replicates=150_000,
+    replicates=520_000,
 )
 
 QUERY_GRADIENT_EXACT = Claim(
@@ -199,7 +199,7 @@ QUERY_GRADIENT_EXACT = Claim(
         {"scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
     ],
     rival=growing_query_gradient,
-    replicates=100_000,
+    replicates=340_000,
 )
 
 
@@ -243,10 +243,10 @@ QUERY_GRADIENT_SCALED = Claim(
     predict=flat_query_gradient,
     sample=query_gradient_norm,
     estimator="rms",
-    relation=ToLeadingOrder("d_k", order=1, constant=1.0),
+    relation=ToLeadingOrder("d_k", order=1, constant=0.25),
     grid={"scale": ("sqrt",), "d_k": (8, 32, 128), "n_keys": (4,)},
     rival=growing_query_gradient,
-    replicates=40_000,
+    replicates=140_000,
 )
 
 GRADIENT_CLAIMS = (
