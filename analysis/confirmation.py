@@ -133,7 +133,7 @@ class Confirmation:
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary per cell, the claim's key and verdict in each."""
         return [
-            {"claim": result.claim.key, "verdict": result.verdict.value, **cell.settings, **_without_settings(cell)}
+            {"claim": result.claim.key, "verdict": result.verdict.value, **asdict(cell)}
             for result in self.claims
             for cell in result.cells
         ]
@@ -246,10 +246,6 @@ def _z(cell: CellResult, z_score: float | None) -> str:
     if z_score is None:
         return "exact"
     return f"{z_score:.1f}" if math.isfinite(z_score) else "—"
-
-
-def _without_settings(cell: CellResult) -> dict[str, Any]:
-    return {key: value for key, value in asdict(cell).items() if key != "settings"}
 
 
 def _plain(value: Any) -> Any:

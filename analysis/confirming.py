@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,8 @@ class ClaimCell:
         return np.concatenate([self._chunk(rng, size) for size in _sizes(replicates, self.chunk)])
 
     def _chunk(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
-        draws = np.asarray(self.claim.sample(self.cell, rng, size), dtype=np.float64)
+        with np.errstate(all="ignore"):  # a draw that is not finite contradicts its claim: that is said there
+            draws = np.asarray(self.claim.sample(self.cell, rng, size), dtype=np.float64)
         if draws.shape != (size,):
             raise ValueError(
                 f"claim {self.claim.key!r}: sample must return one number per replicate, shape ({size},): got shape "
@@ -131,7 +132,7 @@ def confirm(
     if not 0 < family_wise_alpha < 1:
         raise ValueError(f"family_wise_alpha must lie between 0 and 1: got {family_wise_alpha!r}")
     seed = check_seed(seed)
-    derivations = {claim.key: _derivation_verdict(claim) for claim in chosen}
+    derivations = {claim.key: _derivation_verdict(claim.derivation) for claim in chosen}
     cells = [ClaimCell(claim, cell) for claim in chosen for cell in claim.cells]
     critical = critical_z(family_wise_alpha, sum(item.claim.relation.stochastic for item in cells))
     with ExitStack() as stack:
@@ -171,12 +172,13 @@ def _checked_claims(claims: Claim | Iterable[Claim]) -> tuple[Claim, ...]:
     return chosen
 
 
-def _derivation_verdict(claim: Claim) -> str | None:
-    if claim.derivation is None:
+@cache
+def _derivation_verdict(key: str | None) -> str | None:
+    if key is None:
         return None
     from attnsym.symbolic import DERIVATIONS
 
-    found = DERIVATIONS.get(claim.derivation)
+    found = DERIVATIONS.get(key)
     return "UNKNOWN" if found is None else found.check().truth.value
 
 

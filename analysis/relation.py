@@ -188,7 +188,7 @@ class ToLeadingOrder(_WithinStandardErrors):
     def allowance(self, value: float, cell: Cell) -> float:
         """Return constant·x^(-order)·|value|."""
         constant = self.constant(cell) if callable(self.constant) else self.constant
-        return constant * self._rate(cell) * abs(value)
+        return float(constant * self._rate(cell) * abs(value))
 
     def remark(self, evidence: Evidence, cell: Cell, prediction: float) -> str:
         """Return the residual's coefficient, which is the same in every cell if the rate is right."""
@@ -198,7 +198,7 @@ class ToLeadingOrder(_WithinStandardErrors):
 
     def _rate(self, cell: Cell) -> float:
         x = self.variable(cell) if callable(self.variable) else getattr(cell, self.variable)
-        return float(x) ** -self.order
+        return float(float(x) ** -self.order)
 
 
 class _EveryDraw(Relation):

@@ -1,0 +1,204 @@
+"""Every claim by every route: its record, its derivation, its prediction against a second one, its measurement."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import analysis
+from analysis import CLAIMS, AtMost, ClaimVerdict, Exactly, Fits, Identity, ToLeadingOrder, confirm
+from analysis.claims.constants import expected_maximum, median_gap
+from attnsym.symbolic import DERIVATIONS
+
+CELLS = [(claim, cell) for claim in CLAIMS for cell in claim.cells]
+BY_KEY = {claim.key: claim for claim in CLAIMS}
+
+
+def name(value):
+    return getattr(value, "key", str(value))
+
+
+# The record.
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=name)
+def test_a_claim_tells_what_it_means(claim):
+    assert claim.statement
+    assert claim.assumptions
+    assert claim.source
+    assert 2 <= sum(claim.meaning.count(stop) for stop in (". ", "; ")) + claim.meaning.endswith(".") <= 4
+    assert type(claim.relation) in (Exactly, Identity, ToLeadingOrder, AtMost, Fits)
+
+
+def test_keys_are_unique():
+    assert len(BY_KEY) == len(CLAIMS)
+
+
+def test_the_usual_telling_is_called_too_simple():
+    assert "the gradient vanishes, is too simple" in BY_KEY["query-gradient-mean"].meaning
+
+
+# Route 1: derivations.
+
+
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.derivation in DERIVATIONS], ids=name)
+def test_a_derived_claim_is_proved(claim):
+    assert claim.route == "derived"
+    assert DERIVATIONS[claim.derivation].check()
+
+
+# Route 2: predictions.
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=name)
+def test_prediction_and_rival_differ_somewhere(claim):
+    differ = []
+    for cell in claim.cells:
+        prediction, rival = claim.prediction(cell), claim.rival(cell)
+        if isinstance(claim.relation, Fits):
+            prediction, rival = prediction.ppf(0.9), rival.ppf(0.9)
+        assert math.isfinite(prediction), cell
+        assert math.isfinite(rival), cell
+        differ.append(prediction != rival)
+    assert any(differ)
+
+
+def _exact_rows(claim):
+    """The exact expectation behind a statement to leading order, where one is known."""
+    exact = {
+        "entropy-high-temperature": lambda c: (
+            math.log(c.n_keys)
+            - analysis.expected_entropy(c.n_keys, d_k=c.d_k, scale=1 / (c.temperature * math.sqrt(c.d_k)))
+        ),
+        "entropy-fall-unscaled": lambda c: analysis.expected_entropy(c.n_keys, d_k=c.d_k, scale=c.scale),
+        "largest-weight-unscaled": lambda c: 1 - analysis.expected_max_weight(c.n_keys, d_k=c.d_k, scale=c.scale),
+        "fixed-scale-length": lambda c: analysis.expected_entropy(c.n_keys, d_k=c.d_k) / math.log(c.n_keys),
+        "jacobian-trace-unscaled": lambda c: analysis.expected_jacobian_trace(c.n_keys, d_k=c.d_k, scale=c.scale),
+        "jacobian-trace-scaled": lambda c: analysis.expected_jacobian_trace(c.n_keys, d_k=c.d_k),
+        "query-gradient-rms": lambda c: np.sqrt(
+            analysis.expected_query_gradient_squared(c.n_keys, d_k=c.d_k, scale=c.scale)
+        ),
+        "query-gradient-scaled": lambda c: np.sqrt(analysis.expected_query_gradient_squared(c.n_keys, d_k=c.d_k)),
+    }[claim.key]
+    return [(cell, float(exact(cell))) for cell in claim.cells if cell.get("law", "normal") == "normal"]
+
+
+LEADING = [
+    "entropy-high-temperature",
+    "entropy-fall-unscaled",
+    "largest-weight-unscaled",
+    "fixed-scale-length",
+    "jacobian-trace-unscaled",
+    "jacobian-trace-scaled",
+    "query-gradient-rms",
+    "query-gradient-scaled",
+]
+
+
+@pytest.mark.parametrize("key", LEADING)
+def test_the_constant_of_a_rate_is_right_and_tight(key):
+    claim = BY_KEY[key]
+    used = [
+        abs(exact - claim.prediction(cell)) / claim.relation.allowance(claim.prediction(cell), cell)
+        for cell, exact in _exact_rows(claim)
+    ]
+    assert max(used) <= 1.0
+    assert max(used) >= 0.5  # a constant twice too large would allow a wrong claim
+
+
+def test_moments_of_the_score_agree_with_the_independent_module():
+    from analysis.moments import score_moments
+
+    for law in ("normal", "rademacher", "uniform", "laplace", "student_t10"):
+        found = score_moments(4, scale="unscaled", law=law)
+        for claim_key, value in (("score-mean", found.mean), ("score-variance", found.variance)):
+            claim = BY_KEY[claim_key]
+            (cell,) = (c for c in claim.cells if (c.law, c.d_k) == (law, 4))
+            assert claim.prediction(cell) == pytest.approx(value, abs=1e-12)
+
+
+def test_score_fourth_moment_by_enumeration():
+    claim = BY_KEY["score-fourth-moment"]
+    scores = stats.binom(4, 0.5)  # of 4 products ±1, S = 2 B - 4
+    (cell,) = (c for c in claim.cells if (c.law, c.d_k) == ("rademacher", 4))
+    assert claim.prediction(cell) == pytest.approx(scores.expect(lambda b: (2 * b - 4.0) ** 4))
+
+
+def test_variance_of_correlated_components_by_matrices():
+    claim = BY_KEY["score-variance-correlated"]
+    for cell in claim.cells:
+        lags = np.abs(np.subtract.outer(np.arange(cell.d_k), np.arange(cell.d_k)))
+        trace = np.trace(cell.correlation_q**lags @ np.asarray(cell.correlation_k, dtype=float) ** lags)
+        assert claim.prediction(cell) == pytest.approx(trace, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "value"), [(2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi)), (10, 1.53875273083520)]
+)
+def test_expected_maximum_of_normals(n, value):
+    assert expected_maximum(n) == pytest.approx(value, rel=1e-13)
+
+
+def test_median_gap_of_normals():
+    assert median_gap(2) == pytest.approx(math.sqrt(2) * stats.norm.ppf(0.75), rel=1e-12)  # |Z₁ - Z₂|
+    gap = median_gap(10)
+    above, _ = integrate.quad(lambda x: 10 * stats.norm.pdf(x) * stats.norm.cdf(x - gap) ** 9, -8, 12, points=[1.5])
+    assert above == pytest.approx(0.5, abs=1e-10)
+
+
+def test_the_largest_weight_rises_with_length_at_log_scale():
+    claim = BY_KEY["log-length-scale"]
+    rising = [claim.prediction(cell) for cell in claim.cells]
+    falling = [claim.rival(cell) for cell in claim.cells]
+    assert rising == sorted(rising)
+    assert falling == sorted(falling, reverse=True)
+
+
+# Route 3: measurement.
+
+
+@pytest.mark.parametrize(("claim", "cell"), CELLS, ids=name)
+def test_draws_are_numbers_one_per_replicate_and_repeat(claim, cell):
+    first, second = (claim.sample(cell, np.random.default_rng(1), 8) for _ in range(2))
+    assert first.shape == (8,)
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, second)
+
+
+def test_no_claim_is_rejected_at_a_small_budget():
+    confirmation = confirm(budget=0.02, seed=3)
+    assert [r.claim.key for r in confirmation.claims if r.verdict is ClaimVerdict.REJECTED] == []
+
+
+def test_z_scores_are_standard_normal():
+    keys = ("score-mean", "score-moments-general", "score-variance", "score-self", "cosine-variance", "alike-keys")
+    scores: list[float] = []
+    for seed in range(4):  # the level brings the critical z, to which cells must be calibrated, down to three
+        for result in confirm([BY_KEY[key] for key in keys], budget=0.1, seed=seed, family_wise_alpha=0.5).claims:
+            scores += [cell.z_score for cell in result.cells if cell.calibrated and cell.z_score is not None]
+    assert len(scores) > 100
+    assert stats.kstest(scores, "norm").pvalue > 1e-4
+
+
+@pytest.mark.slow
+def test_every_claim_is_confirmed_at_the_default_budget():
+    confirmation = confirm(seed=1)
+    assert confirmation.passed, repr(confirmation)
+
+
+@pytest.mark.slow
+def test_chance_rejects_no_more_often_than_stated():
+    """Over 200 seeds, a run of the whole set with one rejection or more happens at most at the family-wise level."""
+    claims = [replace(c, predict=c.predict and cache(c.predict), rival=cache(c.rival)) for c in CLAIMS]
+    level, seeds = 0.05, 200
+    rejected = sum(
+        any(
+            r.verdict is ClaimVerdict.REJECTED
+            for r in confirm(claims, budget=0.015, seed=seed, family_wise_alpha=level).claims
+        )
+        for seed in range(seeds)
+    )
+    assert rejected <= stats.binom.ppf(1 - 1e-3, seeds, level)
