@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from analysis.laws import Law, resolve_law
 from analysis.seeds import settings_digest
 
@@ -95,6 +97,11 @@ class Cell:
     def component_laws(self) -> tuple[Law, Law]:
         """The laws of the components of query and key, unless the law is a callable."""
         return resolve_law(self.law[0]), resolve_law(self.law[1])
+
+    @property
+    def dtype(self) -> type[Any]:
+        """The type in which vectors and scores are drawn."""
+        return np.float64 if self.precision == "double" else np.float32
 
     @property
     def keys_drawn(self) -> int:

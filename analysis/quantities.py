@@ -13,6 +13,8 @@ from attnsym.softmax import entropy
 
 Array = NDArray[Any]
 
+TAME = 20.0
+_SATURATED = 0.05
 _LEAST = {np.dtype(np.float64): -700.0, np.dtype(np.float32): -80.0}  # exp below is subnormal, which is slow
 
 
@@ -55,45 +57,54 @@ FROM_WEIGHTS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-# From scores x (rows, n), overwritten. e = exp(x − max x) but 0 at the maximum, R = Σ e, Z = 1 + R.
+# From scores x (n, rows), one row of attention down each column, so that every reduction runs along memory.
 
 
-class Row:
-    """The unnormalised exponentials of score rows, with the largest entry kept apart."""
+class ScoreColumns:
+    """
+    The exponentials of columns of scores, x overwritten by x − max x.
 
-    def __init__(self, scores: Array) -> None:
-        rows = np.arange(scores.shape[0])
-        self.at = (rows, np.argmax(scores, axis=-1))
-        scores -= scores[self.at][:, None]
-        floor = _LEAST[scores.dtype]
-        if scores.min() < floor:
+    Z = Σ exp(x − max x) = 1 + R. Where a column is nearly one-hot, R and the power sums of the others are formed
+    without the largest entry, so that nothing is lost against its 1.
+    """
+
+    def __init__(self, scores: Array, exp: Array) -> None:
+        scores -= scores.max(axis=0)
+        if scores.min() < (floor := _LEAST[scores.dtype]):
             np.maximum(scores, floor, out=scores)
-        self.shifted = scores
-        self.exp = np.exp(scores)
-        self.exp[self.at] = 0.0
-        self.rest = self._total(self.exp)
+        self.scores = scores
+        self.exp = np.exp(scores, out=exp)
+        rest = self._sum(self.exp) - 1.0
+        saturated = rest < _SATURATED
+        self.at = np.nonzero((self.exp == 1) & saturated) if saturated.any() else None  # once per saturated column
+        self.kept = np.where(saturated, 0.0, 1.0)  # whether the largest entry is still among the exponentials
+        if self.at is not None:
+            self.exp[self.at] = 0
+        self.rest = rest if self.at is None else self._sum(self.exp) - self.kept
         self.partition = 1.0 + self.rest
 
-    def _total(self, x: Array, y: Array | None = None) -> Array:
-        total = x.sum(axis=-1) if y is None else np.einsum("ij,ij->i", x, y)
-        return np.asarray(total, dtype=np.float64)
+    def _sum(self, x: Array) -> Array:
+        return column_sums(x)
 
     def entropy(self) -> Array:
         """H = log Z + Σ e·(max − x) / Z: positive terms only."""
-        return np.asarray(np.log1p(self.rest) - self._total(self.exp, self.shifted) / self.partition)
+        return np.asarray(np.log1p(self.rest) - self._sum(self.exp * self.scores) / self.partition)
 
     def effective_keys(self) -> Array:
         """Return e^entropy."""
         return np.asarray(np.exp(self.entropy()))
 
     def jacobian_trace(self) -> Array:
-        """(2R + R² − Σe²) / Z²."""
-        return np.asarray((2.0 * self.rest + self.rest**2 - self._total(self.exp, self.exp)) / self.partition**2)
+        """(2R + R² − Σ'e²) / Z², Σ' over all but the largest."""
+        second = self._sum(self.exp * self.exp) - self.kept
+        return np.asarray((2.0 * self.rest + self.rest**2 - second) / self.partition**2)
 
     def jacobian_norm(self) -> Array:
-        """√(R² + (Z² + 2)Σe² − 2Z Σe³ + (Σe²)²) / Z²."""
-        squares = self.exp * self.exp
-        second, third = self._total(squares), self._total(squares, self.exp)
+        """√(R² + (Z² + 2)Σ'e² − 2Z Σ'e³ + (Σ'e²)²) / Z²."""
+        power = self.exp * self.exp
+        second = self._sum(power) - self.kept
+        power *= self.exp
+        third = self._sum(power) - self.kept
         total = self.rest**2 + (self.partition**2 + 2.0) * second - 2.0 * self.partition * third + second**2
         return np.asarray(np.sqrt(total) / self.partition**2)
 
@@ -103,15 +114,31 @@ class Row:
 
     def max_weight(self) -> Array:
         """1 / Z."""
-        return 1.0 / self.partition
+        return np.asarray(1.0 / self.partition)
 
     def times_jacobian(self, upstream: Array) -> Array:
-        """Return J g in place of g, measured from the entry of g at the largest weight."""
-        inverse = (1.0 / self.partition).astype(upstream.dtype)[:, None]
-        upstream -= upstream[self.at][:, None]
-        mean = np.einsum("ij,ij->i", self.exp, upstream)[:, None] * inverse
-        upstream -= mean
+        """Return J g in place of g, measured from its entry at the largest weight: J is blind to a constant."""
+        if self.at is not None:
+            shift = np.zeros_like(self.rest)
+            shift[self.at[1]] = upstream[self.at]
+            upstream -= shift.astype(upstream.dtype)
+        mean = self._sum(self.exp * upstream) / self.partition
+        upstream -= mean.astype(upstream.dtype)
         upstream *= self.exp
-        upstream[self.at] = -mean[:, 0]
-        upstream *= inverse
+        if self.at is not None:
+            upstream[self.at] = -mean[self.at[1]]
+        upstream *= (1.0 / self.partition).astype(upstream.dtype)
         return upstream
+
+
+def entropy_of_tame_columns(scores: Array, exp: Array) -> Array:
+    """Return the entropies where all |x| are below `TAME`: nothing overflows and log Z − Σ e·x / Z loses no digits."""
+    np.exp(scores, out=exp)
+    partition = column_sums(exp)
+    exp *= scores
+    return np.asarray(np.log(partition) - column_sums(exp) / partition)
+
+
+def column_sums(x: Array) -> Array:
+    """Return the sum of each column, in float64."""
+    return np.asarray(np.ones(len(x), dtype=x.dtype) @ x).astype(np.float64, copy=False)

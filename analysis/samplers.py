@@ -1,23 +1,23 @@
-"""Draw the replicates of a cell: through the attention core, or by the exact conditional law of the scores."""
+"""Draw the replicates of a cell; the direct sampler, which draws vectors and calls the attention core."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.cells import Cell
+from analysis.conditional import ConditionalSampler
 from analysis.laws import Law
-from analysis.quantities import FROM_WEIGHTS, Row, norms
+from analysis.quantities import FROM_WEIGHTS, norms
 from attnsym.attention import attention_scores, attention_weights
 from attnsym.softmax import softmax_vjp
 
 Array = NDArray[Any]
 Generator = np.random.Generator
-
-_DTYPE: dict[str, Any] = {"double": np.float64, "single": np.float32}
 
 
 def draw(cell: Cell, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
@@ -27,26 +27,18 @@ def draw(cell: Cell, sequence: np.random.SeedSequence, replicates: int) -> NDArr
     Whole chunks are drawn and the last one is cut, so that n values are the first n of any larger number.
     """
     rng = np.random.Generator(np.random.PCG64(sequence))
+    chunk = ConditionalSampler(cell) if cell.sampler == "conditional" else partial(_direct, cell)
     chunks: list[Array] = []
     for done in range(0, replicates, cell.chunk):
-        values = _one_chunk(cell, rng)[: replicates - done]
+        values = chunk(rng)[: replicates - done]
         if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
             raise ValueError(f"{cell.name!r} is not a finite number in every replicate at {cell.where}")
         chunks.append(values.astype(np.float64))
     return np.concatenate(chunks)
 
 
-def _one_chunk(cell: Cell, rng: Generator) -> Array:
-    if cell.sampler == "conditional":
-        return _conditional(cell, rng)
+def _direct(cell: Cell, rng: Generator) -> Array:
     query, key = _vectors(cell, rng)
-    return _direct(cell, query, key, rng)
-
-
-# Direct: vectors, then the core.
-
-
-def _direct(cell: Cell, query: Array, key: Array, rng: Generator) -> Array:
     if callable(cell.quantity):
         return _called_quantity(cell, query, key)
     how: dict[str, Any] = {"scale": cell.scale, "score": cell.score, "softcap": cell.softcap}
@@ -87,7 +79,7 @@ def _vectors(cell: Cell, rng: Generator) -> tuple[Array, Array]:
     if callable(cell.law):
         return _called_law(cell, rng)
     query_law, key_law = cell.component_laws
-    dtype = _DTYPE[cell.precision]
+    dtype = cell.dtype
     query = query_law.sample(rng, (cell.chunk, cell.queries_drawn, cell.d_k), dtype)
     key = key_law.sample(rng, (cell.chunk, cell.keys_drawn, cell.d_k), dtype)
     if cell.alignment or cell.key_correlation:
@@ -120,7 +112,7 @@ def _correlate(cell: Cell, query: Array, key: Array, query_law: Law, key_law: La
 
 
 def _called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
-    dtype = _DTYPE[cell.precision]
+    dtype = cell.dtype
     queries = np.empty((cell.chunk, cell.queries_drawn, cell.d_k), dtype)
     keys = np.empty((cell.chunk, cell.keys_drawn, cell.d_k), dtype)
     for row in range(cell.chunk):
@@ -133,47 +125,3 @@ def _called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
             )
         queries[row], keys[row] = single, key
     return queries, keys
-
-
-# Conditional: given q, the scores of Gaussian keys are independent N(0, (scale·‖q‖)²).
-
-
-def _conditional(cell: Cell, rng: Generator) -> Array:
-    dtype = _DTYPE[cell.precision]
-    length = _query_lengths(cell, rng)
-    # What the keys share shifts all scores of a row alike, which softmax does not see: √(1 − ρ) is left.
-    spread = cell.scale * math.sqrt(1.0 - cell.key_correlation)
-    along = rng.standard_normal((cell.chunk, cell.keys_drawn), dtype=dtype)
-    if cell.quantity == "score":
-        return _conditional_scores(cell, length, along[:, 0])
-    scores = along * (spread * length).astype(dtype)[:, None]
-    slope = None
-    if cell.softcap is not None:
-        np.tanh(scores / dtype(cell.softcap), out=scores)
-        slope = 1 - scores * scores
-        scores *= dtype(cell.softcap)
-    row = Row(scores)
-    if cell.quantity not in ("score_gradient_norm", "query_gradient_norm"):
-        return np.asarray(getattr(row, str(cell.quantity))())
-    gradient = row.times_jacobian(rng.standard_normal(scores.shape, dtype=dtype))
-    if cell.quantity == "score_gradient_norm":
-        return norms(gradient)
-    if slope is not None:
-        gradient *= slope
-    # Kᵀ J g: along q̂ it is the same normals as the scores; across, d_k − 1 fresh ones of size ‖J g‖.
-    parallel = np.einsum("ij,ij->i", along, gradient, dtype=np.float64)
-    across = rng.chisquare(cell.d_k - 1, cell.chunk) if cell.d_k > 1 else np.zeros(cell.chunk)
-    return np.asarray(abs(spread) * np.sqrt(parallel**2 + across * norms(gradient) ** 2))
-
-
-def _conditional_scores(cell: Cell, length: Array, along: Array) -> Array:
-    a = cell.alignment
-    scores = cell.scale * (a * length**2 + math.sqrt(1.0 - a * a) * length * along)
-    return scores if cell.softcap is None else cell.softcap * np.tanh(scores / cell.softcap)
-
-
-def _query_lengths(cell: Cell, rng: Generator) -> Array:
-    query_law = cell.component_laws[0]
-    if query_law.name == "normal":
-        return np.sqrt(rng.chisquare(cell.d_k, cell.chunk))
-    return norms(query_law.sample(rng, (cell.chunk, cell.d_k), _DTYPE[cell.precision]))
