@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 ExecutorLike = Executor | str | None
 
+_AHEAD = 3
+_UNKNOWN_WIDTH = 16
+
 
 class _Inline(Executor):
     """One worker: the caller's own thread."""
-
-    _max_workers = 1
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -66,13 +67,22 @@ def open_executor(executor: ExecutorLike, workers: int | None) -> Iterator[Execu
 def _process_pool(count: int) -> ProcessPoolExecutor:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    return ProcessPoolExecutor(count, mp_context=context)
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts_to_the_parent)
 
 
-def width(executor: Executor) -> int:
-    """Return how many tasks an executor runs at once, as far as it says."""
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def in_flight(executor: Executor) -> int:
+    """Return how many tasks to hand out ahead: enough to keep all workers busy, few enough to keep memory flat."""
+    if isinstance(executor, _Inline):
+        return 1
     count = getattr(executor, "_max_workers", None)
-    return count if isinstance(count, int) and count > 0 else available_cpus()
+    client: Any = getattr(executor, "_client", None)  # dask's executor has its cluster's threads
+    if hasattr(client, "nthreads"):
+        count = sum(client.nthreads().values())
+    return _AHEAD * (count if isinstance(count, int) and count > 0 else _UNKNOWN_WIDTH)
 
 
 def check_sendable(executor: Executor, argument: str, function: Any) -> None:
@@ -115,25 +125,21 @@ _limit_depth = 0
 _limiter: Any = None
 
 
-@cache
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()  # looking the libraries up takes a millisecond: once per process
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """
     Hold BLAS to one thread while any caller in this process is inside.
 
     Counted, because the threads of a pool enter and leave in any order and the first to leave must not restore the
-    setting under the others.
+    setting under the others. The outermost looks the libraries up, which takes a millisecond: a study is inside for its
+    whole run, a shard in another process for itself.
     """
+    from threadpoolctl import threadpool_limits
+
     global _limit_depth, _limiter
     with _limit_lock:
         if _limit_depth == 0:
-            _limiter = _blas().limit(limits=1, user_api="blas")
+            _limiter = threadpool_limits(limits=1, user_api="blas")
         _limit_depth += 1
     try:
         yield

@@ -6,7 +6,6 @@ import math
 
 from analysis.accumulators import Moments, OrderStatistics, Sample
 from analysis.cells import Cell
-from analysis.executors import one_blas_thread
 from analysis.samplers import draw
 from analysis.seeds import settings_digest, shard_sequence
 from analysis.settings import Settings, is_quantile, statistic_label
@@ -61,6 +60,5 @@ def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
 
 def _pilot(cell: Cell, size: int, settings: Settings) -> Sample:
     digest = settings_digest(cell.name, {"pilot_of": cell.digest})
-    with one_blas_thread():
-        values = draw(cell, shard_sequence(settings.seed, digest, 0), size)
+    values = draw(cell, shard_sequence(settings.seed, digest, 0), size)
     return Sample(Moments.of(values), OrderStatistics.of(values) if settings.needs_order else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.accumulators import Moments, OrderStatistics, Sample
-from analysis.executors import one_blas_thread, width
+from analysis.executors import in_flight, one_blas_thread
 from analysis.seeds import shard_sequence
 
 if TYPE_CHECKING:
     from analysis.store import Store
 
-_AHEAD = 3  # shards in flight per worker: enough to keep it busy, few enough to keep memory flat
 _ATTEMPTS = 5
 
 
@@ -89,11 +89,11 @@ def run_cells(
     executor: Executor,
     store: Store | None,
     advance: Callable[[int], None],
-) -> Iterator[Sample]:
+) -> Generator[Sample]:
     """Yield the sample of each (cell, replicates) in order; `advance` hears of every shard's replicates."""
     stream = (shard for cell, count in work for shard in shards_of(cell, count, seed=seed, keep_values=keep_values))
     results = _in_order(stream, executor, store, advance)
-    try:
+    with one_blas_thread(), closing(results):
         for cell, count in work:
             sample: Sample | None = None
             for _ in range(-(-count // cell.shard)):
@@ -101,8 +101,6 @@ def run_cells(
                 sample = part if sample is None else sample.merge(part)
             assert sample is not None
             yield sample
-    finally:
-        results.close()
 
 
 def _in_order(
@@ -110,12 +108,12 @@ def _in_order(
 ) -> Generator[ShardResult]:
     """Yield results in the order of `shards` while later ones are computed; each is stored as soon as it is seen."""
     waiting: deque[tuple[Shard, ShardResult | Future[ShardResult]]] = deque()
-    window = _AHEAD * width(executor)
+    window = in_flight(executor)
     try:
         while True:
             while len(waiting) < window and (shard := next(shards, None)) is not None:
                 known = store and store.get(shard.cell.digest, shard.number, shard.size, with_values=shard.keep_values)
-                waiting.append((shard, known or executor.submit(run_shard, shard)))
+                waiting.append((shard, known or _submit(shard, executor)))
             if not waiting:
                 return
             shard, pending = waiting.popleft()
@@ -135,15 +133,30 @@ def _in_order(
                 store.put(shard.cell.digest, shard.number, shard.size, pending.result())
 
 
+def _submit(shard: Shard, executor: Executor) -> Future[ShardResult]:
+    try:
+        return executor.submit(run_shard, shard)
+    except BrokenExecutor:
+        raise _dead_worker(shard) from None
+
+
 def _outcome(shard: Shard, future: Future[ShardResult], executor: Executor) -> ShardResult:
     for _ in range(_ATTEMPTS):
         try:
             return future.result()
         except CancelledError:  # a cluster lost the worker that held it
-            future = executor.submit(run_shard, shard)
+            future = _submit(shard, executor)
         except BrokenExecutor:
             break
-    raise OSError(
+        except Exception as error:
+            if type(error).__name__ != "KilledWorker":  # dask's, for a task that several workers died of
+                raise
+            break
+    raise _dead_worker(shard)
+
+
+def _dead_worker(shard: Shard) -> OSError:
+    return OSError(
         f"a worker process ended without an answer while it drew {shard.cell.name!r} at {shard.cell.where} "
         "(killed, or out of memory)"
     )

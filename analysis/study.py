@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
-from analysis.executors import ExecutorLike, check_sendable, open_executor
+from analysis.executors import ExecutorLike, check_sendable, one_blas_thread, open_executor
 from analysis.pilot import replicates_for
 from analysis.progress import progress_bar
 from analysis.settings import Settings, read_settings
@@ -178,6 +178,7 @@ def _run(
     try:
         with ExitStack() as stack:
             pool = stack.enter_context(open_executor(executor, workers))
+            stack.enter_context(one_blas_thread())
             for argument in ("quantity", "law", "score"):
                 check_sendable(pool, argument, getattr(settings.cells[0], argument))
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))
@@ -186,6 +187,7 @@ def _run(
             samples = run_cells(
                 work, seed=settings.seed, keep_values=settings.needs_order, executor=pool, store=shards, advance=advance
             )
+            stack.enter_context(closing(samples))  # on Ctrl-C it stores what has finished, before the store closes
             for (cell, _), sample in zip(work, samples, strict=True):
                 rows.extend(row_of(cell, sample, statistic, settings) for statistic in settings.statistics)
     except KeyboardInterrupt:
