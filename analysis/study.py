@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
-from analysis.executors import ExecutorLike, check_sendable, one_blas_thread, open_executor
+from analysis.executors import ExecutorLike, check_sendable, open_executor
 from analysis.pilot import replicates_for
 from analysis.progress import progress_bar
 from analysis.settings import Settings, read_settings
@@ -178,7 +178,6 @@ def _run(
     try:
         with ExitStack() as stack:
             pool = stack.enter_context(open_executor(executor, workers))
-            stack.enter_context(one_blas_thread())
             for argument in ("quantity", "law", "score"):
                 check_sendable(pool, argument, getattr(settings.cells[0], argument))
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import Study, StudyInterrupted, run_study
-from analysis import samplers
+from analysis import Study, StudyInterrupted, run_study, samplers
 from analysis.cli import main
 
 ROOT = Path(__file__).parent.parent
