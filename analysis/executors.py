@@ -120,31 +120,40 @@ def _container_quota(root: Path = Path("/sys/fs/cgroup")) -> float:
         return math.inf
 
 
-_limit_lock = threading.Lock()
-_limit_depth = 0
-_limiter: Any = None
+class _BlasLimit:
+    """BLAS's number of threads is global to the process: the first user lowers it, the last one restores it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.studies = 0
+        self.limiter: Any = None
+
+
+_blas = _BlasLimit()
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread(*, study: bool) -> Iterator[None]:
     """
-    Hold BLAS to one thread while any caller in this process is inside.
+    Hold BLAS to one thread: for a whole study in the thread that runs it, or for a shard elsewhere.
 
-    Counted, because the threads of a pool enter and leave in any order and the first to leave must not restore the
-    setting under the others. The outermost looks the libraries up, which takes a millisecond: a study is inside for its
-    whole run, a shard in another process for itself.
+    A shard in the process of its study does nothing, since OpenBLAS hears only the thread that first set the number: a
+    pool's thread could not restore it. In another process shards are counted, and the last one to leave restores.
     """
     from threadpoolctl import threadpool_limits
 
-    global _limit_depth, _limiter
-    with _limit_lock:
-        if _limit_depth == 0:
-            _limiter = threadpool_limits(limits=1, user_api="blas")
-        _limit_depth += 1
+    with _blas.lock:
+        counts = study or _blas.studies == 0
+        if counts and _blas.users == 0:
+            _blas.limiter = threadpool_limits(limits=1, user_api="blas")
+        _blas.users += counts
+        _blas.studies += study
     try:
         yield
     finally:
-        with _limit_lock:
-            _limit_depth -= 1
-            if _limit_depth == 0:
-                _limiter.restore_original_limits()
+        with _blas.lock:
+            _blas.users -= counts
+            _blas.studies -= study
+            if counts and _blas.users == 0:
+                _blas.limiter.restore_original_limits()
