@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json, text_list
 
 ConventionOption = Annotated[str, typer.Option(help="columns (kᵀq) or rows (qkᵀ).")]
 
@@ -72,3 +72,31 @@ def verify_command(
         passed = sum(bool(verdict) for _, verdict, _ in rows)
         out.print(f"{passed} of {len(rows)} derivations TRUE")
     return 0 if all(verdict for _, verdict, _ in rows) else EXIT_FAILED_VERDICT
+
+
+@app.command("prove")
+def prove_command(
+    lhs: Annotated[str, typer.Argument(help='Left side, such as "Var(Sum(q[i]*k[i], i))".')],
+    rhs: Annotated[str, typer.Argument(help='Right side, such as "d_k".')],
+    assume: Annotated[
+        list[str] | None,
+        typer.Option("--assume", help='Assumptions, such as "independent(q,k), zero_mean(q)"; may repeat.'),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Decide an equality of your own at every size, or show a finite case that contradicts it."""
+    from attnsym.symbolic import prove
+
+    verdict = prove(lhs, rhs, [item for text in assume or () for item in text_list(text)])
+    if json:
+        print_json(
+            {
+                "verdict": verdict.truth.value,
+                "reason": verdict.reason,
+                "witness": None if verdict.witness is None else str(verdict.witness),
+                "finite_moments": list(verdict.moments),
+            }
+        )
+    else:
+        console().print(str(verdict), soft_wrap=True)
+    return 0 if verdict else EXIT_FAILED_VERDICT

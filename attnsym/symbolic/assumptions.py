@@ -124,6 +124,7 @@ class Facts:
         self.groups = [frozenset(names) for names in self._by_kind.get("independent", ())]
         self.apart = [(names[0], frozenset(names)) for names in self._by_kind.get("independent_of", ())]
         self.pairs = [frozenset(names) for names in self._by_kind.get("independent_pairs", ())]
+        self.aligned = tuple(self._by_kind.get("aligned", ()))
         self.orders = {name: int(order) for name, order in self._by_kind.get("modulo", ())}
         self.known = frozenset(given)
 
@@ -132,8 +133,10 @@ class Facts:
         facts = self._by_kind.get(kind, ())
         return names in facts or names[::-1] in facts
 
-    def representative(self, family: str, indices: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    def representative(self, family: str, indices: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
         """Follow ``same`` and ``constant`` to the component that this one equals."""
+        if not (self.same or self.constant):
+            return family, indices
         seen = {family}
         while (family := self.same.get(family, family)) not in seen:
             seen.add(family)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attnsym.symbolic.assumptions import Facts
+from attnsym.symbolic.derivation import Axiom, Chain, Derivation, Equation, Known, Step
 from attnsym.symbolic.layout import Row, Script, Token
-from attnsym.symbolic.notation import Sum
+from attnsym.symbolic.notation import S, Sum, Var, X, Y, d_k
 from attnsym.symbolic.polynomial import Monomial
 from attnsym.symbolic.positivity import is_nonnegative
 from attnsym.symbolic.printing import vector_box
 from attnsym.symbolic.rules import RULES
-from attnsym.symbolic.verdict import Truth, Verdict, decide
-
-if TYPE_CHECKING:
-    from attnsym.symbolic.derivation import Chain, Derivation, Known, Step
+from attnsym.symbolic.verdict import Decision, Truth, Verdict, decide
+from attnsym.symbolic.witness import find_witness
 
 
 def check(derivation: Derivation) -> Verdict:
@@ -28,7 +28,7 @@ def check(derivation: Derivation) -> Verdict:
             else:
                 trouble = judge(step, derivation, proved)
             if trouble:
-                return _failed(derivation, position, trouble)
+                return _failed(derivation, chain, position, trouble)
             position += 1
         proved.append(chain)
     if not any(chain.role == "statement" for chain in derivation.chains):
@@ -45,8 +45,9 @@ def check(derivation: Derivation) -> Verdict:
 def required_moments(derivation: Derivation) -> tuple[str, ...]:
     """Name the moments that must be finite for the statement to make sense under the assumptions."""
     met: set[Monomial] = set()
-    for equation in derivation.statement.equations:
-        met |= decide(equation.lhs, equation.rhs, derivation.assumptions).moments
+    for chain in derivation.chains:
+        if chain.role == "statement":
+            met |= decide(chain.equation.lhs, chain.equation.rhs, chain.assumptions).moments
     return named_moments(met)
 
 
@@ -74,6 +75,15 @@ def judge(step: Step, derivation: Derivation, proved: Sequence[Chain] = ()) -> s
             return "it puts in something that is neither an axiom nor proved before"
     cites = [item for item in step.cites if item not in derivation.withdrawn]
     lost = [str(item) for item in step.cites if item in derivation.withdrawn]
+    orders = Facts(cites).orders
+    for known in step.known:
+        if isinstance(known.source, Axiom):
+            continue
+        weaker = Facts(known.source.assumptions).orders
+        if any(orders.get(name, order + 1) > order for name, order in weaker.items()):
+            return "it puts in a result that holds only up to a lower order"
+    if step.rule == "induction" and not _is_induction(step, proved):
+        return "the case 1 and the step from d_k to d_k + 1 have not been proved"
     given = tuple(pair for known in step.known for pair in _zeros(known))
     if step.relation == "≤":
         positive = tuple(symbol for axiom in derivation.axioms for symbol in axiom.positive)
@@ -85,6 +95,14 @@ def judge(step: Step, derivation: Derivation, proved: Sequence[Chain] = ()) -> s
     return f"it needs {' and '.join(lost)}" if lost else "it does not follow from what it cites"
 
 
+def _is_induction(step: Step, proved: Sequence[Chain]) -> bool:
+    """Whether a base and an induction step for this very claim were proved before."""
+    first = Equation(Var(X * Y), step.rhs.subs(d_k, 1))
+    following = Equation(Var(S + X * Y), step.rhs.subs(d_k, d_k + 1))
+    equations = [chain.equation for chain in proved]
+    return step.rhs == d_k and first in equations and following in equations
+
+
 def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     """Both sides of a known equation, each with its multiplier; the kernel subtracts them, SymPy does not."""
     equation = known.equation
@@ -92,10 +110,31 @@ def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     return tuple((Sum(side, *known.over) if known.over else side, sign) for side, sign in sides)
 
 
-def _failed(derivation: Derivation, position: int, trouble: str) -> Verdict:
-    step = derivation.steps[position]
-    reason = f"step {position + 1} ({step.rule}) breaks: {trouble}"
+def _failed(derivation: Derivation, chain: Chain, position: int, trouble: str) -> Verdict:
+    """Say which step broke, and look for a law that contradicts what its chain set out to prove."""
+    reason = f"step {position + 1} ({derivation.steps[position].rule}) breaks: {trouble}"
+    equation = chain.equation
+    remaining = [item for item in chain.assumptions if item not in derivation.withdrawn]
+    trusts = any(isinstance(known.source, Axiom) for step in chain.steps for known in step.known)
+    if equation.relation == "=" and not trusts:
+        decision = decide(equation.lhs, equation.rhs, remaining)
+        if decision.holds:
+            reason += f"; yet {equation} still follows from what is left, by another way"
+        else:
+            witness = find_witness(equation.lhs, equation.rhs, remaining, highest(decision))
+            if witness:
+                return Verdict(Truth.FALSE, f"{reason}; without it, {equation} can fail", witness, position)
     return Verdict(Truth.UNKNOWN, reason, step=position)
+
+
+def highest(decision: Decision) -> dict[str, int]:
+    """Highest power of each family inside one expectation."""
+    found: dict[str, int] = {}
+    for block in decision.moments:
+        for name in {own for (own, _), _ in block}:
+            total = sum(power for (own, _), power in block if own == name)
+            found[name] = max(found.get(name, 0), total)
+    return found
 
 
 def named_moments(blocks: Iterable[Monomial]) -> tuple[str, ...]:

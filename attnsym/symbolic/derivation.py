@@ -20,11 +20,23 @@ Role: TypeAlias = Literal["statement", "lemma", "second route"]
 
 @dataclass(frozen=True)
 class Equation:
-    """Two expressions of the notation and how they compare."""
+    """
+    Two expressions of the notation and how they compare.
+
+    Attributes
+    ----------
+    lhs, rhs : expression
+        The two sides.
+    relation : {"=", "≤"}
+        How they compare.
+    remainder : expression or None
+        For a series: the power from which on terms were dropped, shown as O(remainder).
+    """
 
     lhs: Any
     rhs: Any
     relation: Relation = "="
+    remainder: Any = None
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """One line of Unicode."""
@@ -117,12 +129,22 @@ class Chain:
     steps: tuple[Step, ...]
     role: Role = "statement"
     heading: str = ""
+    remainder: Any = None
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What its steps cite, and what the earlier results cite that it puts in."""
+        earlier = (known.source for step in self.steps for known in step.known)
+        cited = [item for source in earlier if isinstance(source, Chain) for item in source.assumptions]
+        return tuple(dict.fromkeys([*cited, *(item for step in self.steps for item in step.cites)]))
 
     @property
     def equation(self) -> Equation:
         """What the chain proves: its first left side against its last right side."""
         relation: Relation = "≤" if any(step.relation == "≤" for step in self.steps) else "="
-        return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation)
+        dropped = [step.remainder for step in self.steps if step.remainder is not None]
+        remainder = self.remainder if self.remainder is not None else (dropped[0] if dropped else None)
+        return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation, remainder)
 
 
 @dataclass(frozen=True)
@@ -226,6 +248,22 @@ class Derivation:
             raise ValueError(f"{self.key} assumes {listed}: cannot withdraw {withdrawn}")
         return replace(self, withdrawn=self.withdrawn | {assumption(matches[0])})
 
+    def weakest_assumptions(self) -> tuple[tuple[Assumption, ...], ...]:
+        """
+        Return the minimal sets of assumptions, within the listed vocabulary, under which the statement holds.
+
+        The vocabulary is `attnsym.symbolic.weakest.VOCABULARY` with what the derivation itself assumes; a set that
+        merely strengthens another is left out.
+
+        Raises
+        ------
+        ValueError
+            If the statement is not about moments of one score kᵀq.
+        """
+        from attnsym.symbolic.weakest import weakest
+
+        return weakest(self)
+
     def to_unicode(self, convention: Convention = "columns") -> str:
         """The derivation as a page of text; `convention` is "columns" (kᵀq) or "rows" (qkᵀ)."""
         return page.unicode_page(self, convention)
@@ -286,14 +324,22 @@ def line(
         raise ValueError(f"unknown rule {rule!r}: known are {', '.join(RULES)}")
     cited = tuple(assumption(text) for text in cites)
     right = sympy.sympify(rhs, strict=True)
-    return lambda lhs: Step(lhs, right, relation, rule, cited, note, known, slack)
+    orders = [item.arguments for item in cited if item.kind == "modulo"]
+    remainder = sympy.Symbol(orders[0][0], real=True) ** int(orders[0][1]) if orders else None
+    return lambda lhs: Step(lhs, right, relation, remainder, rule, cited, note, known, slack)
 
 
-def chain(start: Any, *lines: Callable[[Any], Step], role: Role = "statement", heading: str = "") -> Chain:
+def chain(
+    start: Any,
+    *lines: Callable[[Any], Step],
+    role: Role = "statement",
+    heading: str = "",
+    remainder: Any = None,
+) -> Chain:
     """Connect lines into a chain: each starts where the one before ended."""
     steps: list[Step] = []
     current = sympy.sympify(start, strict=True)
     for make in lines:
         steps.append(make(current))
         current = steps[-1].rhs
-    return Chain(tuple(steps), role, heading)
+    return Chain(tuple(steps), role, heading, remainder)

@@ -217,10 +217,7 @@ class _Evaluation:
             case Add(terms):
                 return add([self.of(part, environment) for part in terms])
             case Mul(factors):
-                result = constant(1)
-                for factor in factors:
-                    result = self._times(result, self.of(factor, environment))
-                return result
+                return self._product(factors, environment)
             case Power(base, exponent):
                 value, result = self.of(base, environment), constant(1)
                 for _ in range(exponent):
@@ -228,17 +225,44 @@ class _Evaluation:
                 return result
             case Sum(index, sort, body):
                 values = range(1, self.sizes[sort] + 1)
+                self.budget.spend(len(values))
                 return add([self.of(body, {**environment, index: value}) for value in values])
             case Mean(body):
                 return self._mean(self.of(body, environment))
+
+    def _product(self, factors: tuple[Term, ...], environment: Mapping[int, int]) -> Polynomial:
+        """Multiply; components and deltas first, since one δ = 0 spares the rest."""
+        powers: dict[Generator, int] = {}
+        others: list[Term] = []
+        for factor in factors:
+            match factor:
+                case Delta(left, right):
+                    if environment[left] != environment[right]:
+                        return {}
+                case Component(family, indices) if not family.startswith("C_"):
+                    place = self._place(family, tuple(environment[index] for index in indices))
+                    powers[place] = powers.get(place, 0) + 1
+                case _:
+                    others.append(factor)
+        result: Polynomial = {tuple(sorted(powers.items())): 1}
+        for factor in others:
+            if not result:
+                return result
+            result = self._times(result, self.of(factor, environment))
+        return result
 
     def _parameter(self, name: str, power: int) -> Polynomial:
         return parameter(name, power, self.facts, self.moments)
 
     def _component(self, family: str, indices: tuple[int, ...]) -> Polynomial:
+        if family.startswith("C_") and self.facts.says("second_moments", family[2:]):
+            return self.moments.second(family[2:], *indices)
+        return single(self._place(family, indices))
+
+    def _place(self, family: str, indices: tuple[int, ...]) -> Generator:
         if family.startswith("C_"):  # a matrix of second moments is symmetric
             indices = tuple(sorted(indices))
-        return single(self.facts.representative(family, indices))
+        return self.facts.representative(family, indices)
 
     def _mean(self, value: Polynomial) -> Polynomial:
         parts = []
@@ -253,17 +277,15 @@ class _Evaluation:
 
 
 def parameter(name: str, power: int, facts: Facts, moments: Moments) -> Polynomial:
-    """Return a parameter's value; the common moment m_n(x) follows what is known of the law of x."""
+    """Return a power of a parameter."""
     if name in facts.orders:
         if power < 0:
             raise ValueError(f"{name} is small here (modulo), so it cannot stand in a denominator")
         if power >= facts.orders[name]:
             return {}
-    if name.startswith("m_") and power > 0:
-        order, family = name[2:-1].split("(")
-        if facts.says("identical", family) or (order == "4" and facts.says("fourth_moment", family)):
-            value, result = moments.common(family, int(order)), constant(1)
-            for _ in range(power):
-                result = multiply(result, value, moments.budget)
-            return result
-    return single((name, ()), power)
+    if power < 0:
+        return single((name, ()), power)
+    value, result = moments.parameter(name), constant(1)
+    for _ in range(power):
+        result = multiply(result, value, moments.budget)
+    return result

@@ -14,6 +14,7 @@ from attnsym.symbolic.polynomial import (
     multiply,
     single,
     size_generator,
+    times,
 )
 
 MOMENT = "E[]"
@@ -38,15 +39,40 @@ class Moments:
         """Return E[monomial] as a polynomial in known constants and opaque moments."""
         if monomial not in self._cache:
             result = constant(1)
-            for block in self._split(monomial):
+            for block in self._split(monomial) if monomial else ():
                 self.blocks.add(block)
                 result = self._times(result, self._value(block))
             self._cache[monomial] = result
         return self._cache[monomial]
 
-    def common(self, family: str, n: int) -> Polynomial:
-        """E[x^n] for any component of a vector whose components share it."""
-        return self._power(family, (), n)
+    def parameter(self, name: str) -> Polynomial:
+        """
+        Return the value of a parameter, under the facts that say what it is.
+
+        A name that some fact ties to a law follows every other fact about that law, so that assuming more never
+        loses a proof: with ``zero_mean(q)`` and ``mean_variance(q)``, μ_q is 0.
+        """
+        says = self.facts.says
+        kind, family = name[:2], name[2:]
+        if kind == "μ_" and says("mean_variance", family):
+            return self._power(family, (), 1)
+        if kind == "σ_" and says("mean_variance", family) and says("unit_variance", family):
+            return constant(1)
+        if kind == "m_":
+            order, family = name[2:-1].split("(")
+            self.blocks.add((((family, ()), int(order)),))
+            if says("identical", family) or (order == "4" and says("fourth_moment", family)):
+                return self._power(family, (), int(order))
+        for f, g in self.facts.aligned if name == "ρ" else ():
+            pair = self.mean(tuple(sorted((((f, (0,)), 1), ((g, (0,)), 1)))))
+            means = self._times(self._power(f, (0,), 1), self._power(g, (0,), 1))
+            return add([pair, self._times(constant(-1), means)])
+        return single((name, ()))
+
+    def second(self, family: str, first: object, second: object) -> Polynomial:
+        """Return E[x_i x_j], which the matrix of second moments abbreviates."""
+        places = [self.facts.representative(family, (index,)) for index in (first, second)]
+        return self.mean(times(((places[0], 1),), ((places[1], 1),)))
 
     def _split(self, block: Monomial) -> list[Monomial]:
         """Cut a monomial into factors whose expectations multiply."""
@@ -106,8 +132,6 @@ class Moments:
             return add([constant(1), self._square(self._power(family, index, 1))])
         if n == 2 and says("mean_variance", family):
             return add([single((f"σ_{family}", ()), 2), self._square(self._power(family, index, 1))])
-        if n == 2 and says("second_moments", family) and index:
-            return single((f"C_{family}", (index[0], index[0])))
         if n > 2 and says("gaussian", family):
             mean = self._power(family, index, 1)
             lower = self._times(mean, self._power(family, index, n - 1))
@@ -121,11 +145,8 @@ class Moments:
         """E[x^a y^b] for two components that no independence separates."""
         ((f, i), a), ((g, j), b) = block
         says = self.facts.says
-        if f == g and a == b == 1:
-            if says("isotropic", f):
-                return constant(0)
-            if says("second_moments", f):
-                return single((f"C_{f}", (*i, *j) if i <= j else (*j, *i)))
+        if f == g and a == b == 1 and says("isotropic", f):
+            return constant(0)
         if f != g and i == j:
             if a == b == 1 and says("aligned", f, g):
                 means = self._times(self._power(f, i, 1), self._power(g, j, 1))
@@ -140,11 +161,9 @@ class Moments:
         mean, other = self._power(f, i, 1), self._power(g, j, 1)
 
         def moment(m: int, n: int) -> Polynomial:
-            block = tuple(item for item in (((f, i), m), ((g, j), n)) if item[1])
-            return self._value(block) if block else constant(1)
+            return self.mean(tuple(item for item in (((f, i), m), ((g, j), n)) if item[1]))
 
-        product = self._value((((f, i), 1), ((g, j), 1)))
-        covariance = add([product, self._times(constant(-1), self._times(mean, other))])
+        covariance = add([moment(1, 1), self._times(constant(-1), self._times(mean, other))])
         terms = [self._times(mean, moment(a - 1, b))]
         if a > 1:
             terms.append(self._times(constant(a - 1), self._times(self._variance(f, i), moment(a - 2, b))))

@@ -66,8 +66,9 @@ def equal(
     sorts : mapping of str to tuple of str
         For each family, the sort of each of its indices.
     """
+    budget = Budget()
     for environment, fixed in _patterns(free):
-        form = _Form(facts, random, sorts, fixed)
+        form = _Form(facts, random, sorts, fixed, budget)
         if form.cleared(form.of(difference, environment)):
             return False
     return True
@@ -98,11 +99,11 @@ class _Form:
         random: frozenset[str],
         sorts: Mapping[str, tuple[str, ...]],
         fixed: dict[int, str],
-        shared: _Form | None = None,
+        budget: Budget,
+        moments: Moments | None = None,
     ) -> None:
-        self.facts, self.random, self.sorts, self.fixed = facts, random, sorts, fixed
-        self.budget: Budget = shared.budget if shared else Budget()
-        self.moments: Moments = shared.moments if shared else Moments(facts, self.budget)
+        self.facts, self.random, self.sorts, self.fixed, self.budget = facts, random, sorts, fixed, budget
+        self.moments = moments or Moments(facts, budget)
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
         match term:
@@ -134,14 +135,17 @@ class _Form:
                 return self._mean(self.of(body, environment))
 
     def _component(self, family: str, labels: tuple[int, ...]) -> Polynomial:
+        if family.startswith("C_") and self.facts.says("second_moments", family[2:]):
+            return self.moments.second(family[2:], *labels)
         family, kept = self.facts.representative(family, labels)
-        return single((family, tuple(sorted(kept)) if family.startswith("C_") else kept))
+        symmetric = family.startswith("C_")
+        return single((family, tuple(sorted(kept)) if symmetric else kept))  # type: ignore[type-var]
 
     def _sum(self, index: int, sort: str, body: Term, environment: Mapping[int, int]) -> Polynomial:
         used = [label for label, own in self.fixed.items() if own == sort]
         parts = [self.of(body, {**environment, index: label}) for label in used]
         new = -1 - len(self.fixed)
-        inside = _Form(self.facts, self.random, self.sorts, {**self.fixed, new: sort}, self)
+        inside = _Form(self.facts, self.random, self.sorts, {**self.fixed, new: sort}, self.budget, self.moments)
         return add([*parts, self._bind(inside.of(body, {**environment, index: new}), new, sort)])
 
     def _bind(self, value: Polynomial, label: int, sort: str) -> Polynomial:

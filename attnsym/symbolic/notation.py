@@ -30,7 +30,8 @@ def _scalar(name: str) -> Any:
 
 
 q, k, k2, u, w = (_vector(name) for name in ("q", "k", "k2", "u", "w"))
-s, p, x, K, V, C_q, C_k, excess = (_vector(name) for name in ("s", "p", "x", "K", "V", "C_q", "C_k", "excess"))
+s, p, x, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "K", "V", "C_q", "C_k"))
+excess, p_t, cgf_i = (_vector(name) for name in ("excess", "p_t", "cgf_i"))
 S, X, Y, z = (_scalar(name) for name in ("S", "X", "Y", "z"))
 
 FAMILIES: dict[str, Family] = {
@@ -51,6 +52,8 @@ FAMILIES: dict[str, Family] = {
     "C_q": Family(C_q, (COMPONENT, COMPONENT), False, "second moments of q"),
     "C_k": Family(C_k, (COMPONENT, COMPONENT), False, "second moments of k"),
     "excess": Family(excess, (KEY,), False, "slack of an inequality, one for each key"),
+    "p_t": Family(p_t, (KEY,), False, "weights at inverse temperature t, softmax(t·s)"),
+    "cgf_i": Family(cgf_i, (COMPONENT,), False, "log E[exp(t q_i k_i)]"),
 }
 BY_SYMBOL = {family.symbol: name for name, family in FAMILIES.items()}
 
@@ -61,6 +64,9 @@ d_k, n_keys = (Symbol(name, integer=True, positive=True) for name in ("d_k", "n_
 SIZES = {COMPONENT: d_k, KEY: n_keys}
 
 c, t, rho, scale, epsilon, H, log_Z = (_scalar(name) for name in ("c", "t", "rho", "scale", "epsilon", "H", "log_Z"))
+# Opaque to the kernel: each enters through an axiom that says what it is.
+_OPAQUE = ("cgf", "log_1mt2", "H_t", "s_variance", "s_third", "two_key", "bell_width", "logistic_2", "logistic_4")
+cgf, log_1mt2, H_t, s_variance, s_third, two_key, bell_width, logistic_2, logistic_4 = map(_scalar, _OPAQUE)
 mu_q, mu_k, sigma_q, sigma_k, sigma_z = (_scalar(name) for name in ("mu_q", "mu_k", "sigma_q", "sigma_k", "sigma_z"))
 # What the kernel calls them.
 PARAMETERS = {
@@ -74,7 +80,7 @@ PARAMETERS = {
     sigma_q: "σ_q",
     sigma_k: "σ_k",
     sigma_z: "σ_z",
-}
+} | {_scalar(name): name for name in _OPAQUE}
 
 
 def moment(vector: Any, order: int) -> Any:
@@ -196,11 +202,20 @@ def Sum(body: Any, *indices: Any) -> Any:
     return result
 
 
+def KeySum(body: Any, index: Any) -> Any:
+    """Sum over all keys, for a `body` that need not use the index."""
+    return sympy.Sum(sympify(body, strict=True), (index, 1, n_keys))
+
+
 def index_sorts(expression: Any, index: Any) -> set[str]:
-    """The sorts of the places in which `expression` uses `index`."""
+    """The sorts of the places in which `expression` uses `index`, or what a δ sets equal to it."""
     found: set[str] = set()
+    pairs = [set(node.args) for node in expression.atoms(KroneckerDelta)]
+    alike = {index}
+    for _ in pairs:
+        alike = alike.union(*(pair for pair in pairs if alike & pair))
     for node in sympy.preorder_traversal(expression):
         if isinstance(node, sympy.Indexed) and node.base in BY_SYMBOL:
             sorts = FAMILIES[BY_SYMBOL[node.base]].sorts
-            found |= {sort for own, sort in zip(node.indices, sorts, strict=False) if own == index}
+            found |= {sort for own, sort in zip(node.indices, sorts, strict=False) if own in alike}
     return found

@@ -6,7 +6,7 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
-from attnsym.symbolic.layout import Box, Row, Token, math_element
+from attnsym.symbolic.layout import Box, Fence, Row, Token, math_element
 from attnsym.symbolic.printing import Convention, Typesetter
 
 if TYPE_CHECKING:
@@ -20,7 +20,15 @@ _RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\le ", "mo")
 def equation_box(equation: Equation, convention: Convention) -> Box:
     """Both sides and what stands between them."""
     setter = Typesetter(convention)
-    return Row((setter.box(equation.lhs), _RELATIONS[equation.relation], setter.box(equation.rhs)))
+    return Row((setter.box(equation.lhs), *_right(equation, setter)))
+
+
+def _right(equation: Equation, setter: Typesetter) -> tuple[Box, ...]:
+    """Return the relation and the right side, with O(…) where a series was cut."""
+    right: tuple[Box, ...] = (_RELATIONS[equation.relation], setter.box(equation.rhs))
+    if equation.remainder is not None:
+        right += (Token(" + ", "+", "mo"), Token("O"), Fence(setter.box(equation.remainder)))
+    return right
 
 
 def equation_mathml(equation: Equation, convention: Convention) -> str:
@@ -32,7 +40,7 @@ def unicode_page(derivation: Derivation, convention: Convention) -> str:
     """Return the page as text."""
     verdict = derivation.check()
     lines = [f"{derivation.key}: {derivation.title}", "", "Statement"]
-    lines += [f"  {equation.to_unicode(convention)}" for equation in derivation.statement.equations]
+    lines += _statement_lines(derivation, convention)
     lines += ["", "Assumptions"]
     lines += [f"  [{label}] {item.sentence}  ({item})" for item, label in _labels(derivation).items()] or ["  none"]
     lines += [f"  withdrawn: {item.sentence}  ({item})" for item in sorted(derivation.withdrawn)]
@@ -51,6 +59,17 @@ def unicode_page(derivation: Derivation, convention: Convention) -> str:
     return "\n".join(lines)
 
 
+def _statement_lines(derivation: Derivation, convention: Convention) -> list[str]:
+    """Each equation; where there are several, with the assumptions of each."""
+    proved = [chain for chain in derivation.chains if chain.role == "statement"]
+    labels = _labels(derivation)
+    lines = []
+    for chain in proved:
+        under = ", ".join(labels[item] for item in chain.assumptions if item in labels) if len(proved) > 1 else ""
+        lines.append(f"  {chain.equation.to_unicode(convention)}{f'   [{under}]' if under else ''}")
+    return lines
+
+
 def _labels(derivation: Derivation) -> dict[Assumption, str]:
     return {item: f"A{number}" for number, item in enumerate(derivation.assumptions, 1)}
 
@@ -64,7 +83,7 @@ def _chain_lines(
 ) -> list[str]:
     setter = Typesetter(convention)
     rows = [
-        (f"  {step.relation} {setter.box(step.rhs).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
+        (f" {Row(_right(step, setter)).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
         for number, step in enumerate(chain.steps, first)
     ]
     column = min(max(len(left) for left, _, _ in rows) + 3, 70)
@@ -99,9 +118,9 @@ def latex_page(derivation: Derivation, convention: Convention) -> str:
     for chain in derivation.chains:
         rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
         for step in chain.steps:
-            relation = _RELATIONS[step.relation].latex()
+            right = Row(_right(step, setter)).latex()
             why = reason(step, derivation).replace("é", r"\'e")
-            rows.append(rf"&\quad {relation} {setter.box(step.rhs).latex()} && \text{{{why}}} \\")
+            rows.append(rf"&\quad {right} && \text{{{why}}} \\")
         blocks.append("$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$")
     return "\n\n".join(blocks)
 
@@ -120,7 +139,7 @@ def mathml_page(derivation: Derivation, convention: Convention) -> str:
         parts.append(f"<h4>{escape(_heading(chain))}</h4><table>")
         parts.append(f"<tr><td>{math_element(setter.box(chain.steps[0].lhs))}</td><td></td></tr>")
         for step in chain.steps:
-            right = math_element(Row((_RELATIONS[step.relation], setter.box(step.rhs))))
+            right = math_element(Row(_right(step, setter)))
             note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
             parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
         parts.append("</table>")

@@ -13,6 +13,8 @@ from attnsym.symbolic.layout import BigSum, Box, Fence, Fraction, Root, Row, Scr
 
 Convention: TypeAlias = Literal["rows", "columns"]
 
+_LOGISTIC = Row((Token("σ", r"\sigma"), Fence(Token("z"))))
+
 _NAMES: dict[Any, Box] = {
     n.d_k: Token("d_k", markup="<msub><mi>d</mi><mi>k</mi></msub>"),
     n.n_keys: Token("n_keys", r"n_{\mathrm{keys}}", markup="<msub><mi>n</mi><mtext>keys</mtext></msub>"),
@@ -25,6 +27,31 @@ _NAMES: dict[Any, Box] = {
     n.sigma_q: Script(Token("σ", r"\sigma"), Token("q")),
     n.sigma_k: Script(Token("σ", r"\sigma"), Token("k")),
     n.sigma_z: Token("σ", r"\sigma"),
+    n.s_variance: Token("v"),
+    n.s_third: Script(Token("μ", r"\mu"), Token("3", tag="mn")),
+    n.H_t: Token("H"),
+    n.log_1mt2: Token(
+        "log(1 − t²)",
+        r"\log\left(1-t^{2}\right)",
+        markup="<mrow><mi>log</mi><mo>(</mo><mn>1</mn><mo>−</mo><msup><mi>t</mi><mn>2</mn></msup><mo>)</mo></mrow>",
+    ),
+    n.cgf: Token(
+        "log E[exp(t·kᵀq)]",
+        r"\log\mathbb{E}\left[e^{tk^{\top}q}\right]",
+        markup=(
+            "<mrow><mi>log</mi><mi>E</mi><mo>[</mo><msup><mi>e</mi><mrow><mi>t</mi><msup><mi>k</mi><mo>⊤</mo></msup>"
+            "<mi>q</mi></mrow></msup><mo>]</mo></mrow>"
+        ),
+    ),
+    n.two_key: Row(
+        (
+            Token("E", r"\mathbb{E}"),
+            Fence(Row((_LOGISTIC, Fence(Row((Token("1", tag="mn"), Token(" − ", "-", "mo"), _LOGISTIC))))), "[", "]"),
+        )
+    ),
+    n.bell_width: Row((Token("σ", r"\sigma"), Root(Fence(Token("2π", r"2\pi"))))),
+    n.logistic_2: Script(Token("λ", r"\lambda"), Token("2", tag="mn")),
+    n.logistic_4: Script(Token("λ", r"\lambda"), Token("4", tag="mn")),
 }
 _VECTORS = {
     "k2": Token("k′", "k'"),
@@ -32,10 +59,14 @@ _VECTORS = {
     "w": Token("ŵ", r"\hat{w}"),
     "C_q": Token("C^q", "C^{q}"),
     "C_k": Token("C^k", "C^{k}"),
-    "excess": Token("e", "e"),
+    "excess": Token("ξ", r"\xi"),
+    "p_t": Token("p"),
+    "cgf_i": Token("K"),
 }
 _MINUS, _PLUS = Token(" − ", "-", "mo"), Token(" + ", "+", "mo")
-_ORDER = {"q": "0", "k": "1", "k2": "2"}
+_ORDER = {
+    name: f"{rank:02}" for rank, name in enumerate(("scale", "c", "t", "p", "p_t", "q", "k", "k2", "w", "u", "V"))
+}
 
 
 class Typesetter:
@@ -104,7 +135,7 @@ class Typesetter:
 
     def _term_key(self, term: Any) -> tuple[Any, ...]:
         powers = term.as_powers_dict()
-        ascending = sum((powers.get(symbol, 0) for symbol in self.ascending), sympy.Integer(0))
+        ascending = sum((abs(powers.get(symbol, 0)) for symbol in self.ascending), sympy.Integer(0))
         plain = not term.has(sympy.Sum, n.Operator)
         degree = sum((powers.get(symbol, 0) for symbol in n.SIZES.values()), sympy.Integer(0))
         return (ascending, _is_negative(term), -degree if plain else 0, _sums(term), _text(term))
@@ -129,7 +160,7 @@ class Typesetter:
         lone_sum = len(above) == 1 and isinstance(above[0], sympy.Add)
         top = self.box(above[0]) if lone_sum else self.product(above)
         bottom = self.box(below[0]) if len(below) == 1 else self.product(below)
-        compound = len(below) > 1 or isinstance(below[0], (sympy.Add, sympy.Sum))
+        compound = len(below) > 1 or below[0] == n.bell_width or isinstance(below[0], (sympy.Add, sympy.Sum))
         return Fraction(top, bottom, lone_sum or any(isinstance(f, sympy.Sum) for f in above), compound)
 
     def product(self, factors: list[Any]) -> Box:
@@ -158,7 +189,7 @@ class Typesetter:
         inner = self.box(base)
         if isinstance(inner, Script) and inner.above is None and isinstance(base, (sympy.Indexed, sympy.Symbol)):
             return Script(inner.base, inner.below, self.box(exponent))
-        atomic = isinstance(base, (sympy.Symbol, sympy.Indexed))
+        atomic = base == sympy.pi or isinstance(base, (sympy.Symbol, sympy.Indexed))
         return Script(inner if atomic else Fence(inner), None, self.box(exponent))
 
     def sum(self, node: Any) -> Box:

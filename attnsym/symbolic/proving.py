@@ -7,9 +7,11 @@ from typing import Any
 
 from attnsym.symbolic.assumptions import Assumption, assumption
 from attnsym.symbolic.catalogue import DERIVATIONS
-from attnsym.symbolic.checking import named_moments
+from attnsym.symbolic.checking import highest, named_moments
 from attnsym.symbolic.derivation import Derivation
+from attnsym.symbolic.expressions import read
 from attnsym.symbolic.verdict import Truth, Verdict, decide
+from attnsym.symbolic.witness import find_witness
 
 
 def derive(key: str) -> Derivation:
@@ -32,8 +34,9 @@ def prove(lhs: Any, rhs: Any, assuming: Iterable[str | Assumption] = ()) -> Verd
 
     Parameters
     ----------
-    lhs, rhs : expression
-        In the notation of this module: ``Var(Sum(q[i]*k[i], i))``, ``d_k``.
+    lhs, rhs : expression or str
+        In the notation of this module: ``Var(Sum(q[i]*k[i], i))``, ``d_k``. A string is read over the same
+        vocabulary and never evaluated as code.
     assuming : iterable of str or Assumption
         ``"independent(q, k)"``, ``"zero_mean(q)"``, ...; see `KINDS`.
 
@@ -50,8 +53,12 @@ def prove(lhs: Any, rhs: Any, assuming: Iterable[str | Assumption] = ()) -> Verd
     """
     if isinstance(assuming, (str, Assumption)):
         assuming = (assuming,)
+    lhs, rhs = (read(side) if isinstance(side, str) else side for side in (lhs, rhs))
     given = tuple(assumption(item) for item in assuming)
     decision = decide(lhs, rhs, given)
     if decision.holds:
         return Verdict(Truth.TRUE, "both procedures prove it at every size", moments=named_moments(decision.moments))
-    return Verdict(Truth.UNKNOWN, "it does not follow from the assumptions given")
+    witness = find_witness(lhs, rhs, given, highest(decision))
+    if witness:
+        return Verdict(Truth.FALSE, "a finite case that satisfies the assumptions contradicts it", witness)
+    return Verdict(Truth.UNKNOWN, "it does not follow from the assumptions given, and no finite case contradicts it")

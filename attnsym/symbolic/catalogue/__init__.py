@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from attnsym.symbolic.catalogue.scaling import scaled_score_variance
-from attnsym.symbolic.catalogue.scores import score_mean, score_variance
+from attnsym.symbolic.catalogue import dependence, gradient, moments, scaling, scores, softmax
 from attnsym.symbolic.derivation import Derivation
 
 DERIVATIONS: dict[str, Derivation] = {
     derivation.key: derivation
     for derivation in (
-        score_mean(),
-        score_variance(),
-        scaled_score_variance(),
+        scores.score_mean(),
+        scores.score_variance(),
+        scores.score_variance_bienayme(),
+        scores.score_variance_induction(),
+        scaling.scaled_score_variance(),
+        scaling.scale_uniqueness(),
+        moments.score_moments_general(),
+        moments.score_variance_correlated(),
+        moments.score_aligned(),
+        moments.score_fourth_moment(),
+        moments.score_kurtosis(),
+        moments.score_mgf(),
+        dependence.score_self(),
+        dependence.scores_share_query(),
+        dependence.score_common_key(),
+        softmax.softmax_jacobian(),
+        softmax.softmax_jacobian_norm(),
+        gradient.attention_gradient(),
+        gradient.entropy_gradient(),
+        gradient.entropy_high_temperature(),
+        softmax.softmax_saturation(),
+        gradient.two_key_gradient(),
+        dependence.cosine_variance(),
     )
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sympy import Integer, sqrt
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE, VASWANI
-from attnsym.symbolic.derivation import Derivation, chain, line
-from attnsym.symbolic.notation import Dot, E, Sum, Var, d_k, i, k, q
+from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.notation import Dot, E, Sum, Var, c, d_k, i, k, q
 
 
 def scaled_score_variance() -> Derivation:
@@ -39,4 +39,61 @@ def scaled_score_variance() -> Derivation:
             ),
         ),
         source=VASWANI,
+    )
+
+
+def scale_uniqueness() -> Derivation:
+    """Var(c·kᵀq) = 1 forces c = ±1/√d_k, so no constant serves two sizes."""
+    variance = chain(
+        Var(c * Dot(k, q)),
+        line("linearity", c**2 * Var(Dot(k, q)), note="For any real c."),
+        line("definition of the inner product", c**2 * Var(SCORE)),
+        line(
+            "Bienaymé",
+            c**2 * Sum(Var(q[i] * k[i]), i),
+            INDEPENDENT,
+            "independent_components(q)",
+            "zero_mean(q)",
+        ),
+        line("definition of variance", c**2 * Sum(E(q[i] ** 2 * k[i] ** 2) - E(q[i] * k[i]) ** 2, i)),
+        line(
+            "independence",
+            c**2 * Sum(E(q[i] ** 2) * E(k[i] ** 2) - E(q[i]) ** 2 * E(k[i]) ** 2, i),
+            INDEPENDENT,
+        ),
+        line("moments", c**2 * Sum(Var(q[i]) * Var(k[i]), i), "zero_mean(q)", "zero_mean(k)"),
+        line("moments", c**2 * Sum(Integer(1), i), "unit_variance(q)", "unit_variance(k)"),
+        line("evaluate", c**2 * d_k),
+        heading="The variance of a score times c",
+    )
+    wanted = Axiom(
+        "suppose Var(c·kᵀq) = 1, that is c² d_k = 1; a product of real numbers is 0 only if a factor is, so the last "
+        "line leaves c = 1/√d_k and c = −1/√d_k",
+        Equation(c**2 * d_k, Integer(1)),
+    )
+    wanted_next = Axiom(
+        "suppose for the last chain that the same c serves d_k + 1 as well; c² = 0 then contradicts c² d_k = 1",
+        Equation(c**2 * (d_k + 1), Integer(1)),
+    )
+    return Derivation(
+        key="scale-uniqueness",
+        title="1/√d_k is the only scale that keeps the variance at 1",
+        chains=(
+            variance,
+            chain(
+                (c * sqrt(d_k) - 1) * (c * sqrt(d_k) + 1),
+                line("expand", c**2 * d_k - 1),
+                line("known", 0, known=(Known(wanted),)),
+                heading="The scale, if the variance is to be 1",
+            ),
+            chain(
+                c**2,
+                line("expand", c**2 * (d_k + 1) - c**2 * d_k),
+                line("known", 0, known=(Known(wanted_next), Known(wanted, -1))),
+                role="lemma",
+                heading="No constant serves two sizes",
+            ),
+        ),
+        source="derived here",
+        remark="The sign is free: a negative scale swaps the roles of near and far, at the same variance.",
     )

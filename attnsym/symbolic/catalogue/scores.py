@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sympy import Integer
 
-from attnsym.symbolic.derivation import Derivation, chain, line
-from attnsym.symbolic.notation import Dot, E, Sum, Var, d_k, delta, i, j, k, q
+from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.notation import Dot, E, S, Sum, Var, X, Y, d_k, delta, i, j, k, q
 
 VASWANI = "Vaswani et al. 2017, Attention Is All You Need, section 3.2.1, footnote 4"
 
@@ -89,4 +89,76 @@ def score_variance() -> Derivation:
             "common length a: all components of q and k are uncorrelated, yet Var(kᵀq) = d_k E[a⁴], which is not d_k "
             "unless a is constant. Orthogonal is something else again: kᵀq = 0 is an event about two given vectors."
         ),
+    )
+
+
+def score_variance_bienayme() -> Derivation:
+    """Var(kᵀq) = d_k, from the variance of a sum of independent terms."""
+    return Derivation(
+        key="score-variance-bienayme",
+        title="the variance of a score, by Bienaymé's identity",
+        chains=(
+            chain(
+                Var(Dot(k, q)),
+                line("definition of the inner product", Var(SCORE)),
+                line(
+                    "Bienaymé",
+                    Sum(Var(q[i] * k[i]), i),
+                    INDEPENDENT,
+                    "independent_components(q)",
+                    "independent_components(k)",
+                    note="The products qᵢkᵢ are independent of one another, so their variances add.",
+                ),
+                line("definition of variance", Sum(E(q[i] ** 2 * k[i] ** 2) - E(q[i] * k[i]) ** 2, i)),
+                line("independence", Sum(E(q[i] ** 2) * E(k[i] ** 2) - E(q[i]) ** 2 * E(k[i]) ** 2, i), INDEPENDENT),
+                line("moments", Sum(E(q[i] ** 2) * E(k[i] ** 2), i), "zero_mean(q)"),
+                line("moments", Sum(Var(q[i]) * Var(k[i]), i), "zero_mean(q)", "zero_mean(k)"),
+                line("moments", Sum(Integer(1), i), "unit_variance(q)", "unit_variance(k)"),
+                line("evaluate", d_k),
+            ),
+        ),
+        source=VASWANI,
+        remark=(
+            "Variances of a sum add when its terms are uncorrelated; independence is more than that. Here the products "
+            "qᵢkᵢ are already uncorrelated when only one of the two vectors has uncorrelated components of mean 0."
+        ),
+    )
+
+
+def score_variance_induction() -> Derivation:
+    """Var(kᵀq) = d_k, one component at a time."""
+    principle = Axiom(
+        "the principle of induction: the score of d_k + 1 components is S + XY, S being the score of the first d_k and "
+        "X, Y the two components that come in",
+        Equation(Var(Dot(k, q)), d_k),
+    )
+    both = ("zero_mean(X)", "zero_mean(Y)", "unit_variance(X)", "unit_variance(Y)")
+    base = chain(
+        Var(X * Y),
+        line("definition of variance", E(X**2 * Y**2) - E(X * Y) ** 2),
+        line("independence", E(X**2) * E(Y**2) - E(X) ** 2 * E(Y) ** 2, "independent(S, X, Y)"),
+        line("moments", 1, *both),
+        role="lemma",
+        heading="One component",
+    )
+    step = chain(
+        Var(S + X * Y),
+        line("definition of variance", E((S + X * Y) ** 2) - E(S + X * Y) ** 2),
+        line("linearity", E(S**2) + 2 * E(S * X * Y) + E(X**2 * Y**2) - (E(S) + E(X * Y)) ** 2),
+        line(
+            "independence",
+            E(S**2) + 2 * E(S) * E(X) * E(Y) + E(X**2) * E(Y**2) - (E(S) + E(X) * E(Y)) ** 2,
+            "independent(S, X, Y)",
+        ),
+        line("moments", E(S**2) + 1 - E(S) ** 2, *both),
+        line("moments", d_k + 1, "induction_hypothesis(S)"),
+        role="lemma",
+        heading="From d_k components to d_k + 1",
+    )
+    conclusion = line("induction", d_k, known=(Known(principle), Known(base, 0), Known(step, 0)))
+    return Derivation(
+        key="score-variance-induction",
+        title="the variance of a score, by induction on d_k",
+        chains=(base, step, chain(Var(Dot(k, q)), conclusion)),
+        source="derived here",
     )

@@ -1,0 +1,145 @@
+"""Softmax at symbolic number of keys: its Jacobian, the size of it, and how it dies."""
+
+from __future__ import annotations
+
+from sympy import exp
+
+from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.notation import (
+    D,
+    Sum,
+    WeightedVar,
+    delta,
+    epsilon,
+    excess,
+    i,
+    j,
+    l,
+    n_keys,
+    p,
+    r,
+    s,
+    x,
+)
+
+JACOBIAN = p[i] * (delta(i, j) - p[j])
+SQUARES = Sum(p[i] ** 2, i)
+
+
+def softmax_jacobian() -> Derivation:
+    """∂pᵢ/∂sⱼ = pᵢ(δᵢⱼ − pⱼ): row sums 0, symmetric, quadratic form a variance, trace 1 − Σp²."""
+    total = Sum(exp(s[l]), l)
+    quotient = (delta(i, j) * exp(s[i]) * total - exp(s[i]) * exp(s[j])) / total**2
+    return Derivation(
+        key="softmax-jacobian",
+        title="the Jacobian of softmax",
+        chains=(
+            chain(
+                D(p[i], s[j]),
+                line("definition", D(exp(s[i]) / total, s[j])),
+                line("softmax derivative", quotient, note="The quotient rule; ∂/∂sⱼ of Σ exp(sₗ) is exp(sⱼ)."),
+                line("definition", delta(i, j) * p[i] - p[i] * p[j]),
+                line("collect", JACOBIAN),
+                heading="One entry",
+            ),
+            chain(
+                Sum(D(p[i], s[j]), j),
+                line("softmax derivative", Sum(JACOBIAN, j)),
+                line("evaluate", p[i] - p[i] * Sum(p[j], j)),
+                line("weights sum to 1", 0, note="A shift common to all scores changes nothing."),
+                heading="Row sums",
+            ),
+            chain(
+                D(p[i], s[j]),
+                line("softmax derivative", JACOBIAN),
+                line("expand", delta(i, j) * p[i] - p[i] * p[j]),
+                line("collect", p[j] * (delta(i, j) - p[i]), note="Where δᵢⱼ is not 0, i and j are the same."),
+                line("softmax derivative", D(p[j], s[i])),
+                heading="Symmetry",
+            ),
+            chain(
+                Sum(x[i] * D(p[i], s[j]) * x[j], i, j),
+                line("softmax derivative", Sum(x[i] * JACOBIAN * x[j], i, j)),
+                line("expand", Sum(p[i] * x[i] ** 2, i) - Sum(p[i] * x[i], i) ** 2),
+                line(
+                    "definition of variance", WeightedVar(x[i], i), note="At least 0, and 0 where softmax is one-hot."
+                ),
+                heading="The quadratic form is a variance",
+            ),
+            chain(
+                Sum(D(p[i], s[i]), i),
+                line("softmax derivative", Sum(p[i] * (1 - p[i]), i)),
+                line("expand", Sum(p[i], i) - SQUARES),
+                line("weights sum to 1", 1 - SQUARES),
+                heading="The trace",
+            ),
+        ),
+        source="derived here",
+    )
+
+
+def softmax_jacobian_norm() -> Derivation:
+    """‖J‖²_F = Σp² − 2Σp³ + (Σp²)²."""
+    return Derivation(
+        key="softmax-jacobian-norm",
+        title="the Frobenius norm of the Jacobian of softmax",
+        chains=(
+            chain(
+                Sum(D(p[i], s[j]) ** 2, i, j),
+                line("softmax derivative", Sum(JACOBIAN**2, i, j)),
+                line(
+                    "expand",
+                    Sum(p[i] ** 2 * (delta(i, j) - 2 * delta(i, j) * p[j] + p[j] ** 2), i, j),
+                    note="δ² = δ.",
+                ),
+                line("evaluate", SQUARES - 2 * Sum(p[i] ** 3, i) + Sum(p[i] ** 2 * p[j] ** 2, i, j)),
+                line("collect", SQUARES - 2 * Sum(p[i] ** 3, i) + SQUARES**2),
+            ),
+        ),
+        source="derived here",
+    )
+
+
+def softmax_saturation() -> Derivation:
+    """A strict gap and a growing scale make softmax one-hot and its Jacobian 0."""
+    gap = Axiom(
+        "sᵢ is the largest score, g > 0 its gap to the next, t the scale and ε = exp(−t·g); since exp increases, "
+        "pₗ = pᵢ exp(−t(sᵢ − sₗ)) ≤ ε pᵢ for l ≠ i, and ξₗ = ε pᵢ − pₗ ≥ 0 names the difference; ε → 0 as t → ∞",
+        Equation(excess[l], epsilon * p[i] - p[l]),
+        positive=(excess, epsilon),
+    )
+    off = 1 - delta(i, l)
+    others = Sum(off * p[l], l)
+    left_out = Sum(off * excess[l], l)
+    given = (Known(gap, off, (l,)),)
+    spare = Sum(off * (1 - delta(i, r)) * epsilon * p[r], l, r)
+    bound = (n_keys - 1) * epsilon
+    first = chain(
+        1 - p[i],
+        line("weights sum to 1", others),
+        line("compare terms", Sum(off * epsilon * p[i], l), relation="≤", slack=left_out, known=given),
+        line("evaluate", bound * p[i]),
+        line("compare terms", bound, relation="≤", slack=spare, note="pᵢ ≤ 1."),
+        heading="The largest weight",
+    )
+    rest = Sum(off * p[l] ** 2, l)
+    second = chain(
+        1 - Sum(p[l] ** 2, l),
+        line("expand", (1 - p[i]) * (1 + p[i]) - rest),
+        line("compare terms", (1 - p[i]) * (1 + p[i]), relation="≤", slack=rest),
+        line("compare terms", 2 * (1 - p[i]), relation="≤", slack=others**2, note="1 + pᵢ ≤ 2."),
+        line(
+            "compare terms", 2 * bound, relation="≤", slack=2 * left_out + 2 * spare, known=(Known(gap, 2 * off, (l,)),)
+        ),
+        heading="The trace of the Jacobian",
+    )
+    return Derivation(
+        key="softmax-saturation",
+        title="a strict gap and a growing scale: softmax turns one-hot, its Jacobian vanishes",
+        chains=(first, second),
+        source="derived here",
+        remark=(
+            "J is positive semidefinite, so a trace that vanishes takes every entry with it. At fixed scores the decay "
+            "is exponential in the scale; averaged over random scores it is only a power, since small gaps happen."
+        ),
+    )
