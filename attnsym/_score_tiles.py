@@ -9,8 +9,10 @@ from attnsym._blocks import Problem, mask_part
 from attnsym._scores import times_scale
 from attnsym._validate import Array
 from attnsym.masks import as_bias
+from attnsym.softmax import row_sum
 
 _TRIANGLES_KEPT = 4
+_ALIGNED = 16  # an edge that starts on a cache line is added several times faster
 
 
 class ScoreTiles:
@@ -66,18 +68,18 @@ class ScoreTiles:
     def _hide(self, scores: Array, rows: slice, columns: slice) -> None:
         """Set to −inf what causality and window hide; only the columns that some row does not see are touched."""
         first, end = self.problem.first[rows], self.problem.end[rows]
-        seen_by_all = slice(int(first.max()), int(end.min()))
+        seen_by_all = slice(int(first.max()), int(end.min()) // _ALIGNED * _ALIGNED)
         edges = [columns]
         if seen_by_all.start < seen_by_all.stop:
             left = slice(columns.start, min(columns.stop, seen_by_all.start))
             edges = [left, slice(max(columns.start, seen_by_all.stop), columns.stop)]
         for edge in edges:
             if edge.start < edge.stop:
-                part = slice(edge.start - columns.start, edge.stop - columns.start)
-                scores[..., part] += self._triangle(first - edge.start, end - edge.start, edge.stop - edge.start)
+                part = scores[..., edge.start - columns.start : edge.stop - columns.start]
+                part += self._triangle(first - edge.start, end - edge.start, edge.stop - edge.start)
 
     def _triangle(self, first: npt.NDArray[np.int64], end: npt.NDArray[np.int64], width: int) -> Array:
-        first, end = np.clip(first, 0, width), np.clip(end, 0, width)
+        first, end = np.maximum(first, 0), np.minimum(end, width)
         name = (width, first.tobytes(), end.tobytes())
         if name not in self.triangles:
             if len(self.triangles) >= _TRIANGLES_KEPT:
@@ -89,5 +91,5 @@ class ScoreTiles:
 
 def longest(x: Array) -> float:
     """Return the largest Euclidean length of the vectors of the last axis; NaN or inf if one is not finite."""
-    squares = np.einsum("...i,...i->...", x, x)
+    squares = row_sum(np.square(x))
     return float(np.sqrt(squares.max(initial=0)))

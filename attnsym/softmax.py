@@ -263,10 +263,10 @@ def row_max(x: Array) -> Array:
 
 
 def row_sum(x: Array) -> Array:
-    """Return the sum over the last axis of the C-contiguous `x`, which stays with length 1."""
-    n = x.shape[-1]
-    if n >= _REDUCE_DIRECTLY or x.size < 8 * _REDUCE_DIRECTLY:
+    """Return the sum over the last axis of the C-contiguous `x`, which stays with length 1; BLAS adds the fastest."""
+    if x.size < 8 * _REDUCE_DIRECTLY:
         return np.asarray(np.add.reduce(x, axis=-1, keepdims=True))
+    n = x.shape[-1]
     return np.asarray((x.reshape(-1, n) @ np.ones(n, x.dtype)).reshape(*x.shape[:-1], 1))
 
 

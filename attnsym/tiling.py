@@ -113,10 +113,11 @@ class _Worker:
     def _load(self, heads: slice) -> None:
         self.scores.load(heads)
         self.value = self.problem.value[heads]
-        largest = np.maximum(self.value.max(axis=-2), -self.value.min(axis=-2))  # of each component: NaN if it has one
-        self.value_fits = bool((largest <= np.finfo(self.dtype).max / (4 * self.value.shape[-2])).all())
+        # of each component, between its largest size and n_keys times that: NaN or inf if one is not finite
+        sizes = np.ones((1, self.value.shape[-2]), self.dtype) @ np.abs(self.value)
+        self.value_fits = bool((sizes <= np.finfo(self.dtype).max / 4).all())
         low, high = _SAFE_VALUE
-        self.value_safe = bool(((largest == 0) | ((largest >= low) & (largest <= high))).all())
+        self.value_safe = bool(((sizes == 0) | ((sizes >= low) & (sizes <= high))).all())
         self.loaded = heads
 
     def _attend(self, query: Array, heads: slice, rows: slice) -> bool:
@@ -126,33 +127,37 @@ class _Worker:
         mixed = self.partial[: n_heads * n_rows * self.value.shape[-1]].reshape(n_heads, n_rows, -1)
         output = self.output[heads, rows]
         running = output if output.dtype == self.dtype else np.empty(output.shape, self.dtype)
-        running[...] = 0
         total = np.zeros((n_heads, n_rows, 1), self.dtype)
-        peak = np.full_like(total, -np.inf)
+        peak = total - np.inf
         first, end = int(self.problem.first[rows].min()), int(self.problem.end[rows].max())
         for start in range(first, end, self.tiles.keys):
             columns = slice(start, min(start + self.tiles.keys, end))
             scores = self.scores.tile(scaled, rows, columns)
             if not self.safe:
-                peak = _shift(scores, peak, total, running)
+                peak = _shift(scores, peak, () if start == first else (total, running))
             np.exp(scores, out=scores)
             total += row_sum(scores)
-            running += np.matmul(scores, self.value[:, columns], out=mixed)
+            if start == first:
+                np.matmul(scores, self.value[:, columns], out=running)
+            else:
+                running += np.matmul(scores, self.value[:, columns], out=mixed)
+        if first >= end:
+            running[...] = 0
         if not np.isfinite(total).all():
             return False
-        total[total == 0] = 1
+        if not total.all():
+            total[total == 0] = 1
         running /= total
         if running is not output:
             output[...] = running
         return True
 
 
-def _shift(scores: Array, peak: Array, total: Array, running: Array) -> Array:
+def _shift(scores: Array, peak: Array, summed: tuple[Array, ...]) -> Array:
     """Subtract the rows' running maximum from `scores`, and rescale what was summed under the maximum so far."""
     new_peak = np.maximum(peak, row_max(scores))
     subtracted = np.where(new_peak == -np.inf, peak.dtype.type(0), new_peak)
     scores -= subtracted
-    rescale = np.exp(peak - subtracted)
-    total *= rescale
-    running *= rescale
+    for x in summed:
+        x *= np.exp(peak - subtracted)
     return new_peak
