@@ -139,16 +139,15 @@ def make_calls(names: list[str], arrays: list[Any], causal: bool, scale: float, 
 
 
 def forward(shapes: list[tuple[int, ...]], names: list[str], rounds: int, threads: int) -> None:
-    print(
-        f"\n| (B, H, L, S, d) | causal | torch, ms | {' | '.join(n for n in names if n != 'torch')} | attnsym, unscaled |"
-    )
+    others = [name for name in names if name != "torch"]
+    print(f"\n| (B, H, L, S, d) | causal | torch, ms | {' | '.join(others)} | attnsym, unscaled |")
     print("|---" * (len(names) + 3) + "|")
     for shape in shapes:
         *arrays, _ = draw(shape)
         scale = 1 / math.sqrt(shape[-1])
         for causal in (False, True):
             seconds = medians(make_calls(names, arrays, causal, scale, threads), rounds)
-            ratios = [f"{seconds[n] / seconds['torch']:.2f}" if n in seconds else "–" for n in names if n != "torch"]
+            ratios = [f"{seconds[n] / seconds['torch']:.2f}" if n in seconds else "–" for n in others]
             saturated = make_calls(["attnsym", "torch"], arrays, causal, UNSCALED * scale, threads)
             times = medians(saturated, rounds)
             ratios.append(f"{times['attnsym'] / times['torch']:.2f}")
@@ -156,24 +155,29 @@ def forward(shapes: list[tuple[int, ...]], names: list[str], rounds: int, thread
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def backward(shapes: list[tuple[int, ...]], rounds: int, threads: int) -> None:
-    import numpy as np
+def backward_calls(arrays: list[Any], causal: bool) -> dict[str, Call]:
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
     import attnsym
 
+    tensors, upstream = [torch.from_numpy(x).requires_grad_() for x in arrays[:3]], torch.from_numpy(arrays[3])
+    output = scaled_dot_product_attention(*tensors, is_causal=causal)
+    return {
+        "torch": lambda: torch.autograd.grad(output, tensors, upstream, retain_graph=True),
+        "attnsym": lambda: attnsym.scaled_dot_product_attention_vjp(*arrays, is_causal=causal),
+    }
+
+
+def backward(shapes: list[tuple[int, ...]], rounds: int, threads: int) -> None:
+    import numpy as np
+    import torch
+
     torch.set_num_threads(threads)
-    print("\n| (B, H, L, S, d) | causal | torch backward, ms | attnsym vjp (forward included) |\n|---|---|---|---|")
+    print("\n| (B, H, L, S, d) | causal | torch backward, ms | attnsym vjp with its forward |\n|---|---|---|---|")
     for shape in shapes:
-        q, k, v, g = draw(shape)
-        tensors, upstream = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)], torch.from_numpy(g)
         for causal in (False, True):
-            output = scaled_dot_product_attention(*tensors, is_causal=causal)
-            calls: dict[str, Call] = {
-                "torch": lambda o=output: torch.autograd.grad(o, tensors, upstream, retain_graph=True),  # type: ignore[misc]
-                "attnsym": lambda c=causal: attnsym.scaled_dot_product_attention_vjp(q, k, v, g, is_causal=c),  # type: ignore[misc]
-            }
+            calls = backward_calls(draw(shape), causal)
             for mine, theirs in zip(calls["attnsym"](), calls["torch"](), strict=True):
                 np.testing.assert_allclose(mine, theirs.numpy(), rtol=0, atol=1e-3)
             seconds = medians(calls, rounds)
