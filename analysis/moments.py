@@ -93,7 +93,7 @@ def score_moments(
     second, third, fourth = _sum_central_moments(dimension, product)
     shared = dimension * key.variance * (query.variance + query.mean**2)
     common = dimension * key.mean**2 * query.variance + key_correlation * shared
-    raw_fourth = fourth + 4 * mean * third + 6 * mean**2 * second + mean**4
+    raw_fourth = fourth + (4 * mean * third + 6 * mean**2 * second + mean**4 if mean else 0.0)
     return ScoreMoments(
         mean=factor * mean,
         variance=factor**2 * second,

@@ -79,6 +79,8 @@ def predict(
         return None
     query, key = law_pair(law)
     if quantity == "score":
+        if not isinstance(statistic, str) or statistic == "median":
+            return _score_quantile(statistic, d_k, scale, query, key, alignment, score)
         value = _score(statistic, d_k, query, key, alignment, score)
         return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
     if score != "dot" or not isinstance(statistic, str) or not _is_normal(key):
@@ -130,6 +132,21 @@ def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, sco
         return None
     value = {"mean": mean, "variance": variance, "rms": math.sqrt(mean**2 + variance)}.get(statistic, math.nan)
     return value if math.isfinite(value) else None
+
+
+def _score_quantile(
+    statistic: str | float, d_k: int, scale: float, query: Law, key: Law, alignment: float, score: Any
+) -> float | None:
+    """Give a quantile of the dot product of Gaussian vectors of mean 0, by its exact law."""
+    if score != "dot" or alignment or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
+        return None
+    level = 0.5 if isinstance(statistic, str) else float(statistic)
+    width = abs(scale) * math.sqrt(query.variance * key.variance)
+    if width == 0 or level == 0.5:
+        return 0.0
+    from analysis.score_law import score_distribution
+
+    return float(score_distribution(d_k, width).ppf(level))
 
 
 def aligned_moments(d_k: int, query: Law, key: Law, alignment: float) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.cli import audit, confirm, derivations, explain, listing, report, study  # noqa: F401
+from analysis.cli import audit, confirm, derivations, explain, listing, predict, report, study  # noqa: F401
 from analysis.cli._app import app, main
 
 # Importing a module registers its commands with `app`, in the order of the help page.

@@ -127,9 +127,13 @@ def wide(sigma: arb, approximate: float, low: float, high: float, log_n: float, 
     norm = 1 / (sigma * (2 * arb.pi()).sqrt())
     density = windows([(-(t**2) / 2).exp() * norm for t in x], rows, len(v), stride)
     product = density * arb_mat(len(v), len(powers), weights)
-    # φ by its complement: the trapezoid then errs in proportion to 1 - φ, which φⁿ multiplies by n.
+    # φ by its complement: the trapezoid then errs in proportion to 1 - φ, which φⁿ multiplies by n; and directly where
+    # the complement would leave nothing of it.
     normal = windows([(-t / arb(2).sqrt()).erfc() / 2 for t in x], rows, len(v), stride)
-    moment = {(0, 0): [1 - q for q in column(normal * arb_mat(len(v), 1, g), 0)]}
+    survival = windows([(t / arb(2).sqrt()).erfc() / 2 for t in x], rows, len(v), stride)
+    mass = arb_mat(len(v), 1, g)
+    pairs = zip(column(normal * mass, 0), column(survival * mass, 0), strict=True)
+    moment = {(0, 0): [1 - below if below < 0.5 else above for below, above in pairs]}
     u = [arb(low) + h * stride * i for i in range(rows)]
     gamma, log = arb.const_euler(), []
     for a in range(1, 5):

@@ -1,0 +1,94 @@
+"""`attnsym predict` and `attnsym solve`: exact expectations, and the scale that gives one of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli._app import JsonOption, app, console, float_list, int_list, print_json, text_list
+
+if TYPE_CHECKING:
+    from analysis.meanings import Prediction
+
+KeysOption = Annotated[str, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")]
+
+
+@app.command("predict")
+def predict_command(
+    quantity: Annotated[
+        str, typer.Argument(help="entropy, jacobian_trace, max_weight, ... (an unknown name lists all)")
+    ],
+    n_keys: KeysOption,
+    d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions of Gaussian query and keys.")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="sqrt (1/√d_k, the default), unscaled, numbers, expressions.")
+    ] = None,
+    sigma: Annotated[str | None, typer.Option(help="Instead of --d-k: standard deviations of the scores.")] = None,
+    method: Annotated[str, typer.Option(help="quadrature, or direct: the second route.")] = "quadrature",
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a softmax statistic of Gaussian scores must be on average, exactly."""
+    from analysis.meanings import predictions
+
+    rows = predictions(
+        quantity,
+        n_keys=int_list(n_keys, "--n-keys"),
+        d_k=None if d_k is None else int_list(d_k, "--d-k"),
+        scale=None if scale is None else text_list(scale),
+        sigma=None if sigma is None else float_list(sigma, "--sigma"),
+        method=method,  # type: ignore[arg-type]  # checked where it is used
+    )
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        _print_table(rows)
+
+
+def _print_table(rows: list[Prediction]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    by_sigma = rows[0].sigma is not None
+    table = Table(box=box.SIMPLE, title=f"{rows[0].quantity}: {rows[0].formula}", title_justify="left")
+    for heading in ("sigma",) if by_sigma else ("d_k", "scale"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("n_keys", justify="right", no_wrap=True)
+    table.add_column("exact value", no_wrap=True)
+    table.add_column("meaning", overflow="fold")
+    for row in rows:
+        place = (f"{row.sigma:g}",) if by_sigma else (str(row.d_k), str(row.scale))
+        table.add_row(*place, str(row.n_keys), f"{row.value:.13g}", row.meaning)
+    console().print(table)
+    console().print("Gaussian scores; exact to the digits shown, no simulation." if by_sigma else _ASSUMED)
+
+
+_ASSUMED = "Independent q, k ~ N(0, I), scores scale·kᵀq sharing the query; exact to the digits shown, no simulation."
+
+
+@app.command("solve")
+def solve_command(
+    quantity: Annotated[str, typer.Argument(help="entropy_fraction, entropy, max_weight, jacobian_trace, ...")],
+    target: Annotated[float, typer.Argument(help="The value that the exact expectation must have.")],
+    n_keys: KeysOption,
+    d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions; without it, the scores' deviation.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the scale (without --d-k, the standard deviation of the scores) that gives a wanted expectation."""
+    from analysis.exact_inverse import scale_for
+
+    cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in int_list(n_keys, "--n-keys")]
+    found = [float(scale_for(quantity, target, n, d_k=d)) for n, d in cells]
+    name = "sigma" if d_k is None else "scale"
+    if as_json:
+        answers = [
+            {"quantity": quantity, "target": target, "n_keys": n, "d_k": d, name: value}
+            for (n, d), value in zip(cells, found, strict=True)
+        ]
+        print_json(answers)
+        return
+    for (n, d), value in zip(cells, found, strict=True):
+        where = f"n_keys {n}" if d is None else f"n_keys {n}, d_k {d}"
+        times = "" if d is None else f" = {value * d**0.5:.6g}/√d_k"
+        console().print(f"{name} {value:.13g}{times}: {quantity} {target:g} at {where}")
