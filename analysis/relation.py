@@ -193,6 +193,8 @@ class ToLeadingOrder(_WithinStandardErrors):
     def remark(self, evidence: Evidence, cell: Cell, prediction: float) -> str:
         """Return the residual's coefficient, which is the same in every cell if the rate is right."""
         unit = self._rate(cell) * prediction
+        if unit == 0.0:
+            return ""
         coefficient, error = (evidence.value - prediction) / unit, abs(evidence.standard_error / unit)
         return f"r = {coefficient:+.2g} ± {error:.1g} times x^(-{self.order:g})"
 

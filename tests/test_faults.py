@@ -77,7 +77,7 @@ FAULTS = {
     "a gradient without the scale": (
         ("attnsym.backward", "times_scale", lambda times: lambda x, scale: x),
         "query-gradient-scaled",
-        {"scale": ("sqrt",), "d_k": (8,), "n_keys": (4,)},
+        {"law": ("normal",), "scale": ("sqrt",), "d_k": (8,), "n_keys": (4,)},
     ),
     "a conditional sampler that fixes the query's length": (
         ("analysis.samplers", "_query_lengths", lambda lengths: lambda cell, rng: np.full(cell.chunk, cell.d_k**0.5)),

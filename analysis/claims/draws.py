@@ -13,7 +13,10 @@ from analysis.scale import resolve_scale
 FloatArray = NDArray[np.float64]
 
 LAWS = ("normal", "rademacher", "uniform", "laplace", "student_t10")
+WITH_DENSITY = ("normal", "uniform", "laplace", "student_t10")
 INDEPENDENT = ("components of q and k independent", "mean 0", "variance 1")
+FOURTH_MOMENTS = (*INDEPENDENT, "fourth moments finite")
+DENSITY = (*FOURTH_MOMENTS, "components with a density: scores of sign vectors tie")
 VASWANI = "Vaswani et al. 2017, Attention Is All You Need, section 3.2.1, footnote 4"
 
 
@@ -39,6 +42,11 @@ def weights(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray
     query, key = query_and_keys(cell, rng, replicates)
     drawn: FloatArray = attnsym.attention_weights(query, key, scale=scale_of(cell))[:, 0]
     return drawn
+
+
+def by_kurtosis(base: float, slope: float, cell: Cell) -> float:
+    """Return base + slope·|m₄ - 3|: the constant of a rate, larger for laws that are farther from the normal."""
+    return base + slope * abs(moment(cell, 4) - 3.0)
 
 
 def moment(cell: Cell, order: int) -> float:

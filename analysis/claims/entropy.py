@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 import attnsym
 from analysis.claim import Cell, Claim
 from analysis.claims.constants import expected_maximum
-from analysis.claims.draws import INDEPENDENT, LAWS, FloatArray, query_and_keys, scale_of, vectors, weights
+from analysis.claims.draws import (
+    DENSITY,
+    FOURTH_MOMENTS,
+    INDEPENDENT,
+    LAWS,
+    WITH_DENSITY,
+    FloatArray,
+    by_kurtosis,
+    query_and_keys,
+    scale_of,
+    vectors,
+    weights,
+)
 from analysis.exact import expected_entropy, expected_max_weight
 from analysis.relation import Exactly, ToLeadingOrder
 from analysis.scale import resolve_scale
@@ -110,14 +123,17 @@ ENTROPY_FALL = Claim(
     statement="Unscaled, E H = (π²/6) C_n d_k^(-1/2) (1 + O(d_k^(-1/2))), C_n the expected maximum of n normals",
     meaning="Without the division a wide head starts as a nearly hard choice of one key. The fall is a power law, not "
     "an exponential: some rows keep a tie, and they carry the mean.",
-    assumptions=GAUSSIAN,
+    assumptions=FOURTH_MOMENTS,
     source="derived here",
     derivation=None,
     predict=entropy_fall,
     sample=row_entropy,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=0.5, constant=0.45),
-    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+    relation=ToLeadingOrder("d_k", order=0.5, constant=partial(by_kurtosis, 0.45, 0.1)),
+    grid=[
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+        {"law": LAWS[1:], "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    ],
     rival=entropy_fall_by_variance,
     replicates=60_000,
 )
@@ -133,7 +149,7 @@ ENTROPY_OTHER_LAWS = Claim(
     statement="For components of other laws E H differs from the Gaussian value by O(1/d_k)",
     meaning="The Gaussian prediction serves for any initialisation with the same variance, from d_k of about 16 on. "
     "Only narrow heads remember the law of their components.",
-    assumptions=(*INDEPENDENT, "fourth moments finite"),
+    assumptions=FOURTH_MOMENTS,
     source="derived here",
     derivation=None,
     predict=exact_entropy,
@@ -166,14 +182,17 @@ LARGEST_WEIGHT = Claim(
     statement="Unscaled, 1 - E max p = log(2) C_n d_k^(-1/2) (1 + O(d_k^(-1/2))): the largest weight tends to 1",
     meaning="Unscaled softmax turns into a choice of the best key as d_k grows, and stays there at initialisation, "
     "before anything is learned. With 1/√d_k the largest weight is the same at every width.",
-    assumptions=GAUSSIAN,
+    assumptions=DENSITY,
     source="derived here",
     derivation="softmax-saturation",
     predict=rest_unscaled,
     sample=rest_of_weight,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=0.5, constant=0.08),
-    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+    relation=ToLeadingOrder("d_k", order=0.5, constant=partial(by_kurtosis, 0.08, 0.15)),
+    grid=[
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+        {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    ],
     rival=rest_scaled,
     replicates=80_000,
 )

@@ -10,13 +10,24 @@ the median vanishes: rare rows carry huge gradients and most rows none.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 import attnsym
 from analysis.claim import Cell, Claim
 from analysis.claims.constants import expected_maximum, median_gap
-from analysis.claims.draws import FloatArray, query_and_keys, scale_of, weights
+from analysis.claims.draws import (
+    DENSITY,
+    FOURTH_MOMENTS,
+    LAWS,
+    WITH_DENSITY,
+    FloatArray,
+    by_kurtosis,
+    query_and_keys,
+    scale_of,
+    weights,
+)
 from analysis.claims.entropy import GAUSSIAN
 from analysis.exact import (
     expected_jacobian_frobenius_squared,
@@ -25,7 +36,7 @@ from analysis.exact import (
 )
 from analysis.relation import Exactly, ToLeadingOrder
 
-_UPSTREAM = (*GAUSSIAN, "upstream gradient g ~ N(0, I) independent of them")
+_G = "upstream gradient g ~ N(0, I) independent of them"
 # E log|Z| for standard normal Z: what the size of the upstream gradient adds to the median of a logarithm.
 _MEAN_LOG_NORMAL = -(np.euler_gamma + math.log(2)) / 2
 
@@ -52,14 +63,17 @@ JACOBIAN_TRACE_UNSCALED = Claim(
     meaning="In the mean, the gradient with respect to the scores falls with the square root of the head's width and "
     "no faster: a power law, since some rows keep a tie. A plot of means alone shows a mild effect where most rows "
     "are dead.",
-    assumptions=GAUSSIAN,
+    assumptions=FOURTH_MOMENTS,
     source="derived here",
     derivation=None,
     predict=trace_unscaled,
     sample=jacobian_trace,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=1, constant=0.3),
-    grid={"scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+    relation=ToLeadingOrder("d_k", order=1, constant=partial(by_kurtosis, 0.3, 0.6)),
+    grid=[
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
+        {"law": LAWS[1:], "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    ],
     rival=trace_by_variance,
     replicates=60_000,
 )
@@ -75,14 +89,17 @@ JACOBIAN_TRACE_SCALED = Claim(
     statement="Scaled by 1/√d_k, E tr J tends to its value for iid standard normal scores, up to O(1/d_k)",
     meaning="With the default scale softmax passes the same gradient at every width. What is left of d_k is the spread "
     "of the query's length, which fades as 1/d_k.",
-    assumptions=GAUSSIAN,
+    assumptions=FOURTH_MOMENTS,
     source="derived here",
     derivation=None,
     predict=trace_at_unit_variance,
     sample=jacobian_trace,
     estimator="mean",
-    relation=ToLeadingOrder("d_k", order=1, constant=0.11),
-    grid={"scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (4,)},
+    relation=ToLeadingOrder("d_k", order=1, constant=partial(by_kurtosis, 0.11, 0.08)),
+    grid=[
+        {"law": ("normal",), "scale": ("sqrt",), "d_k": (4, 16, 64), "n_keys": (4,)},
+        {"law": LAWS[1:], "scale": ("sqrt",), "d_k": (16, 64), "n_keys": (4,)},
+    ],
     rival=trace_unscaled,
     replicates=120_000,
 )
@@ -99,7 +116,7 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
     "two largest of n normals",
     meaning="The typical row is dead: at d_k = 512 half of all rows over ten keys pass less than 1/4000 of what they "
     "pass scaled. This is the vanishing gradient that people mean, and a mean over rows does not show it.",
-    assumptions=GAUSSIAN,
+    assumptions=DENSITY,
     source="derived here",
     derivation=None,
     predict=median_trace_unscaled,
@@ -107,8 +124,9 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
     estimator="median",
     relation=ToLeadingOrder("d_k", order=0.5, constant=2.5),
     grid=[
-        {"scale": ("unscaled",), "d_k": (64, 256), "n_keys": (2, 10)},
-        {"scale": ("unscaled",), "d_k": (1024,), "n_keys": (4,)},
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (64, 256), "n_keys": (2, 10)},
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (1024,), "n_keys": (4,)},
+        {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (64,), "n_keys": (4,)},
     ],
     rival=trace_unscaled,
     replicates=6_000,
@@ -142,14 +160,17 @@ QUERY_GRADIENT_MEAN = Claim(
     "its mean stays of order one, its root mean square grows and only its median vanishes, so a few rows carry huge "
     "gradients and most carry none. Training then sees rare, large updates rather than none, and a log of mean "
     "gradient norms will not warn you.",
-    assumptions=_UPSTREAM,
+    assumptions=(*FOURTH_MOMENTS, _G),
     source="derived here",
     derivation=None,
     predict=mean_query_gradient,
     sample=query_gradient_norm,
     estimator="mean",
     relation=ToLeadingOrder("d_k", order=0.5, constant=0.85),
-    grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+    grid=[
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+        {"law": LAWS[1:], "scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
+    ],
     rival=vanishing_query_gradient,
     replicates=150_000,
 )
@@ -170,7 +191,7 @@ QUERY_GRADIENT_RMS = Claim(
     statement="Unscaled, the root mean square of ‖∂(g·p)/∂q‖ = √(C_n/3) d_k^(1/4) (1 + O(d_k^(-1/2))): it grows",
     meaning="Optimisers that divide by a root mean square, such as Adam, see an unscaled head as one with large "
     "gradients. Gradient clipping then acts on the rare rows that still learn.",
-    assumptions=_UPSTREAM,
+    assumptions=(*GAUSSIAN, _G),
     source="derived here",
     derivation=None,
     predict=growing_query_gradient,
@@ -187,7 +208,7 @@ QUERY_GRADIENT_EXACT = Claim(
     statement="E‖∂(g·p)/∂q‖² equals its quadrature over ‖q‖ ~ χ(d_k), scaled and unscaled",
     meaning="The gradient that reaches a query at initialisation is a computable number for every d_k, number of keys "
     "and scale. A backward pass that is off by a factor cannot hide behind noise.",
-    assumptions=_UPSTREAM,
+    assumptions=(*GAUSSIAN, _G),
     source="derived here",
     derivation="attention-gradient",
     predict=exact_query_gradient_rms,
@@ -213,14 +234,17 @@ QUERY_GRADIENT_MEDIAN = Claim(
     statement="Unscaled, the median of ‖∂(g·p)/∂q‖ is 2√d_k exp(E log|Z| - g_n √d_k) (1 + O(d_k^(-1/2))): it vanishes",
     meaning="Most queries receive no gradient at all from an unscaled wide head, although the mean over queries looks "
     "healthy. Report a median or the share of dead rows beside the mean.",
-    assumptions=_UPSTREAM,
+    assumptions=(*DENSITY, _G),
     source="derived here",
     derivation=None,
     predict=median_query_gradient,
     sample=query_gradient_norm,
     estimator="median",
     relation=ToLeadingOrder("d_k", order=0.5, constant=2.5),
-    grid={"scale": ("unscaled",), "d_k": (64, 256), "n_keys": (4, 10)},
+    grid=[
+        {"law": ("normal",), "scale": ("unscaled",), "d_k": (64, 256), "n_keys": (4, 10)},
+        {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (64,), "n_keys": (4,)},
+    ],
     rival=mean_query_gradient,
     replicates=6_000,
 )
@@ -237,14 +261,17 @@ QUERY_GRADIENT_SCALED = Claim(
     "up to O(1/d_k)",
     meaning="With the default scale a query's gradient has the same size at every width, and no row is special. This "
     "is what one learning rate for heads of every width relies on.",
-    assumptions=_UPSTREAM,
+    assumptions=(*FOURTH_MOMENTS, _G),
     source="derived here",
     derivation=None,
     predict=flat_query_gradient,
     sample=query_gradient_norm,
     estimator="rms",
-    relation=ToLeadingOrder("d_k", order=1, constant=0.25),
-    grid={"scale": ("sqrt",), "d_k": (8, 32, 128), "n_keys": (4,)},
+    relation=ToLeadingOrder("d_k", order=1, constant=partial(by_kurtosis, 0.25, 0.05)),
+    grid=[
+        {"law": ("normal",), "scale": ("sqrt",), "d_k": (8, 32, 128), "n_keys": (4,)},
+        {"law": LAWS[1:], "scale": ("sqrt",), "d_k": (32,), "n_keys": (4,)},
+    ],
     rival=growing_query_gradient,
     replicates=140_000,
 )
