@@ -176,10 +176,9 @@ def _checked_claims(claims: Claim | Iterable[Claim]) -> tuple[Claim, ...]:
 def _derivation_verdict(key: str | None) -> str | None:
     if key is None:
         return None
-    from attnsym.symbolic import DERIVATIONS
+    from attnsym.symbolic import derive
 
-    found = DERIVATIONS.get(key)
-    return "UNKNOWN" if found is None else found.check().truth.value
+    return derive(key).check().truth.value
 
 
 def _sizes(total: int, most: int) -> Iterator[int]:

@@ -44,7 +44,7 @@ def test_the_usual_telling_is_called_too_simple():
 # Route 1: derivations.
 
 
-@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.derivation in DERIVATIONS], ids=name)
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.derivation], ids=name)
 def test_a_derived_claim_is_proved(claim):
     assert claim.route == "derived"
     assert DERIVATIONS[claim.derivation].check()

@@ -184,7 +184,7 @@ LARGEST_WEIGHT = Claim(
     "before anything is learned. With 1/√d_k the largest weight is the same at every width.",
     assumptions=DENSITY,
     source="derived here",
-    derivation="softmax-saturation",
+    derivation=None,
     predict=rest_unscaled,
     sample=rest_of_weight,
     estimator="mean",

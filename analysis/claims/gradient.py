@@ -34,7 +34,7 @@ from analysis.exact import (
     expected_jacobian_trace,
     expected_query_gradient_squared,
 )
-from analysis.relation import Exactly, ToLeadingOrder
+from analysis.relation import Exactly, Identity, ToLeadingOrder
 
 _G = "upstream gradient g ~ N(0, I) independent of them"
 # E log|Z| for standard normal Z: what the size of the upstream gradient adds to the median of a logarithm.
@@ -133,6 +133,48 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
 )
 
 
+def gradient_against_covariance(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the length of the core's ∂(g·p)/∂q along scale·Cov_p(g, K), plus what of it lies across, per length."""
+    query, key = query_and_keys(cell, rng, replicates)
+    upstream = rng.standard_normal((replicates, cell.n_keys, 1))
+    found, _, _ = attnsym.scaled_dot_product_attention_vjp(query, key, upstream, np.ones((replicates, 1, 1)))
+    w = attnsym.attention_weights(query, key)[:, 0, :, None]
+    centred = upstream - np.sum(w * upstream, axis=1, keepdims=True)
+    covariance = np.sum(w * centred * key, axis=1) / math.sqrt(cell.d_k)
+    square = np.sum(covariance**2, axis=1)
+    along = np.sum(found[:, 0] * covariance, axis=1) / square
+    across = np.linalg.norm(found[:, 0] - along[:, None] * covariance, axis=1) / np.sqrt(square)
+    return np.asarray(along + across)
+
+
+def whole(cell: Cell) -> float:
+    """Return 1."""
+    return 1.0
+
+
+def forgotten_scale(cell: Cell) -> float:
+    """Return √d_k, what a backward pass without the scale gives."""
+    return math.sqrt(cell.d_k)
+
+
+ATTENTION_GRADIENT = Claim(
+    key="attention-gradient",
+    statement="∂(g·p)/∂q = scale·Cov_p(g, K)",
+    meaning="A query is moved toward the keys whose values help, as far as they stand out from the row's own mean. The "
+    "scale enters twice: in the weights and as a factor of the gradient, and a custom backward pass must have both.",
+    assumptions=("any query, keys and values",),
+    source="derived here",
+    derivation="attention-gradient",
+    predict=whole,
+    sample=gradient_against_covariance,
+    estimator=None,
+    relation=Identity(multiple=512.0),
+    grid={"d_k": (4, 64), "n_keys": (10,)},
+    rival=forgotten_scale,
+    replicates=5_000,
+)
+
+
 def query_gradient_norm(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return ‖∂(g·p)/∂q‖, the core's backward pass with g as one-dimensional values."""
     query, key = query_and_keys(cell, rng, replicates)
@@ -210,7 +252,7 @@ QUERY_GRADIENT_EXACT = Claim(
     "and scale. A backward pass that is off by a factor cannot hide behind noise.",
     assumptions=(*GAUSSIAN, _G),
     source="derived here",
-    derivation="attention-gradient",
+    derivation=None,
     predict=exact_query_gradient_rms,
     sample=query_gradient_norm,
     estimator="rms",
@@ -277,6 +319,7 @@ QUERY_GRADIENT_SCALED = Claim(
 )
 
 GRADIENT_CLAIMS = (
+    ATTENTION_GRADIENT,
     JACOBIAN_TRACE_UNSCALED,
     JACOBIAN_TRACE_SCALED,
     JACOBIAN_MEDIAN_UNSCALED,

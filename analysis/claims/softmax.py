@@ -70,6 +70,80 @@ SOFTMAX_JACOBIAN = Claim(
 )
 
 
+def frobenius_ratio(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the sum of the squared entries of J over the formula in power sums of the weights."""
+    query, key = query_and_keys(cell, rng, replicates)
+    w = attnsym.attention_weights(query, key, score="cosine")[:, 0]  # scores in [-1, 1]: the formula does not cancel
+    second, third = np.sum(w**2, axis=1), np.sum(w**3, axis=1)
+    entries = np.sum(attnsym.softmax_jacobian(w) ** 2, axis=(1, 2))
+    return np.asarray(entries / (second - 2 * third + second**2))
+
+
+def always_one(cell: Cell) -> float:
+    """Return 1."""
+    return 1.0
+
+
+def diagonal_share(cell: Cell) -> float:
+    """Return what the diagonal alone holds: for two keys half, for more no constant share."""
+    return 0.5 if cell.n_keys == 2 else 1.0
+
+
+SOFTMAX_JACOBIAN_NORM = Claim(
+    key="softmax-jacobian-norm",
+    statement="‖J‖_F² = Σp² - 2Σp³ + (Σp²)²",
+    meaning="The size of the gradient that a row passes is known from two power sums of its weights, without building "
+    "a matrix. It vanishes for one-hot weights, is about 1/√n for uniform ones and largest at a tie of two keys.",
+    assumptions=_ONE_ROW,
+    source="derived here",
+    derivation="softmax-jacobian-norm",
+    predict=always_one,
+    sample=frobenius_ratio,
+    estimator=None,
+    relation=Identity(multiple=64.0),
+    grid={"d_k": (16,), "n_keys": (2, 8)},
+    rival=diagonal_share,
+    replicates=10_000,
+)
+
+
+def saturation_ratio(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return (1 - max p)/((n - 1) exp(-gap)) of rows with a strict gap; in every fourth all other keys tie."""
+    query, key = query_and_keys(cell, rng, replicates)
+    key[::4, 1:] = key[::4, 1:2]
+    key *= cell.stretch
+    scores = attnsym.attention_scores(query, key)[:, 0]
+    ordered = np.sort(scores, axis=1)
+    gap = ordered[:, -1] - ordered[:, -2]
+    w = np.sort(attnsym.attention_weights(query, key)[:, 0], axis=1)
+    ratio = np.sum(w[:, :-1], axis=1) / ((cell.n_keys - 1) * np.exp(-gap))  # 1 - max p, summed without cancelling
+    return np.asarray(np.where(gap < 500.0, ratio, 0.0))  # beyond, both sides underflow
+
+
+def one_competitor(cell: Cell) -> float:
+    """Return 1/(n - 1), the bound if only the second best key counted."""
+    return 1.0 / float(cell.n_keys - 1)
+
+
+SOFTMAX_SATURATION = Claim(
+    key="softmax-saturation",
+    statement="1 - max p ≤ (n - 1) exp(-gap), gap the lead of the largest score",
+    meaning="It is the gap that saturates a row, not the size of its scores: a lead of log n + 5 leaves less than 1 % "
+    "to all other keys together. A scale that grows without bound makes every row without a tie one-hot, its gradient "
+    "0.",
+    assumptions=("a strict gap between the largest and the second largest score",),
+    source="derived here",
+    derivation="softmax-saturation",
+    predict=always_one,
+    sample=saturation_ratio,
+    estimator=None,
+    relation=AtMost(multiple=64.0),
+    grid={"d_k": (16,), "n_keys": (4, 8), "stretch": (1, 4)},
+    rival=one_competitor,
+    replicates=10_000,
+)
+
+
 def spectral_norm(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return the largest eigenvalue of J; in every fourth replicate two long equal keys share all the weight."""
     query, key = query_and_keys(cell, rng, replicates)
@@ -88,14 +162,14 @@ def quarter(cell: Cell) -> float:
     return 0.25
 
 
-SOFTMAX_JACOBIAN_NORM = Claim(
-    key="softmax-jacobian-norm",
+JACOBIAN_SPECTRAL_NORM = Claim(
+    key="jacobian-spectral-norm",
     statement="‖J‖₂ ≤ 1/2, reached where two keys share all the weight",
     meaning="No scale makes softmax amplify: a change of the scores changes the weights by at most half its length. "
     "The worst case is a tie between two keys, not the uniform row, where the norm is only 1/n.",
     assumptions=_ONE_ROW,
     source="Gao and Pavel 2017 for a Lipschitz constant of 1; the constant 1/2 derived here",
-    derivation="softmax-jacobian-norm",
+    derivation=None,
     predict=half,
     sample=spectral_norm,
     estimator=None,
@@ -152,4 +226,10 @@ ENTROPY_LOWER_BOUND = Claim(
     replicates=10_000,
 )
 
-SOFTMAX_CLAIMS = (SOFTMAX_JACOBIAN, SOFTMAX_JACOBIAN_NORM, ENTROPY_LOWER_BOUND)
+SOFTMAX_CLAIMS = (
+    SOFTMAX_JACOBIAN,
+    SOFTMAX_JACOBIAN_NORM,
+    JACOBIAN_SPECTRAL_NORM,
+    SOFTMAX_SATURATION,
+    ENTROPY_LOWER_BOUND,
+)
