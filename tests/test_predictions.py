@@ -137,3 +137,19 @@ def test_no_prediction_where_none_is_exact(refused):
 def test_no_prediction_for_a_statistic_without_one(quantity, statistic):
     assert predict(quantity, statistic, **CELL) is None
     assert predict("score", "variance", **CELL, law="student_t3", alignment=0.5) is None
+
+
+def test_quantiles_of_a_gaussian_score():
+    rng = np.random.default_rng(11)
+    scores = np.sort(0.5 * np.sum(rng.standard_normal((2, 100_000, 6)).prod(axis=0), axis=-1))
+    for level in (0.05, 0.5, 0.99):
+        quantile = predict("score", level, d_k=6, n_keys=1, scale=-0.5)
+        # The number of draws below a quantile is binomial.
+        z = (np.searchsorted(scores, quantile) - 1e5 * level) / math.sqrt(1e5 * level * (1 - level))
+        assert abs(z) < Z_LIMIT
+    assert predict("score", "median", d_k=6, n_keys=1, scale=0.5) == 0
+    assert predict("score", 0.9, d_k=6, n_keys=1, scale=0.0) == 0
+    wide = predict("score", 0.9, d_k=6, n_keys=1, scale=0.5, law=(stats.norm(0, 2), "normal"))
+    assert wide == pytest.approx(2 * predict("score", 0.9, d_k=6, n_keys=1, scale=0.5), rel=1e-13)
+    for refused in ({"law": "uniform"}, {"alignment": 0.5}, {"law": stats.norm(1)}, {"score": "cosine"}):
+        assert predict("score", 0.9, d_k=6, n_keys=1, scale=0.5, **refused) is None
