@@ -33,6 +33,7 @@ _EXPORTS: dict[str, str] = {
     "random_energy": "asymptotics",
     "HeadAudit": "audit.rows",
     "LayerAudit": "audit.rows",
+    "Remedy": "audit.remedies",
     "TensorAudit": "audit.results",
     "audit_callable": "audit.callables",
     "CallableAudit": "audit.callable_results",

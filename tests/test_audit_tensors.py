@@ -377,6 +377,58 @@ def test_json_file_and_html_hold_the_rows_and_escape_names(tmp_path):
     assert "&lt;img" in audit._repr_html_()
 
 
+@pytest.mark.parametrize(
+    ("quantity", "target", "field"),
+    [
+        ("entropy_fraction", 0.8, "entropy_ratio"),
+        ("within_row_variance", 2.5, "within_row_variance"),
+        ("largest_score", 6.0, "largest_score"),
+    ],
+)
+def test_remedies_meet_the_target_on_the_same_tensors(quantity, target, field):
+    stored = np.load(EXAMPLE, allow_pickle=False)
+    q, k, mask = stored["layer0.q"], stored["layer0.k"], stored["attention_mask"]
+    audit = audit_tensors(q, k, padding_mask=mask)
+    found = audit.remedies(quantity, target)
+    wrong = [h.head for h in audit.heads if (getattr(h, field) < target) == (field == "entropy_ratio")]
+    assert [item.head for item in found] == wrong
+    assert 2 in wrong
+    for item in found:
+        scaled = audit_tensors(q, k, padding_mask=mask, scale=item.scale).heads[item.head]
+        capped = audit_tensors(q, k, padding_mask=mask, softcap=item.softcap).heads[item.head]
+        root = np.sqrt(item.clip_factor)
+        clipped = audit_tensors(root * q.astype(float), root * k.astype(float), padding_mask=mask).heads[item.head]
+        for head in (scaled, capped, clipped):
+            assert getattr(head, field) == pytest.approx(target, rel=1e-6)
+        assert item.current == getattr(audit.heads[item.head], field)
+
+
+def test_a_remedy_out_of_reach_is_none():
+    q, k = gaussian(40, 30, 8), gaussian(41, 30, 8)
+    (item,) = audit_tensors(q, k).remedies("largest_score", 500.0, heads=[("layer0", 0)])
+    assert item.softcap is None  # a cap only shrinks scores
+    assert item.scale == pytest.approx(500 / item.current / np.sqrt(8))
+    same = np.ones((5, 4))
+    (item,) = audit_tensors(same, same).remedies("entropy_fraction", 0.5, heads=[("layer0", 0)])
+    assert (item.scale, item.softcap, item.clip_factor) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("entropy", 0.5), "quantity must be one of"),
+        (("entropy_fraction", 1.5), "between 0 and 1"),
+        (("largest_score", -1.0), "positive"),
+        (("largest_score", np.nan), "positive"),
+    ],
+)
+def test_targets_that_nothing_can_have_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        audit_tensors(gaussian(42, 5, 4), gaussian(43, 5, 4)).remedies(*arguments)
+    with pytest.raises(ValueError, match="no head"):
+        audit_tensors(gaussian(42, 5, 4), gaussian(43, 5, 4)).remedies("largest_score", 1.0, heads=[("x", 0)])
+
+
 def run(capsys, *arguments):
     code = main(["audit", *arguments])
     return code, capsys.readouterr()
@@ -413,6 +465,15 @@ def test_command_takes_names_layout_and_masks(capsys, tmp_path):
     assert json.loads(printed.out)["heads"] == expected.to_records()
 
 
+def test_command_prints_remedies(capsys):
+    code, printed = run(capsys, "--example", "--target", "largest_score=12")
+    assert code == 0
+    assert "To reach largest_score=12" in printed.out
+    code, printed = run(capsys, "--example", "--target", "largest_score=12", "--json")
+    (item,) = json.loads(printed.out)["remedies"]
+    assert (code, item["layer"], item["head"]) == (0, "layer0", 2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -422,6 +483,8 @@ def test_command_takes_names_layout_and_masks(capsys, tmp_path):
         (["pyproject.toml"], "is no .npz, .npy or .safetensors file"),
         ([EXAMPLE, "--query", "nothing", "--key", "layer0.k"], "not in the file"),
         ([EXAMPLE, "--window", "a"], "--window takes"),
+        ([EXAMPLE, "--target", "a"], "--target takes"),
+        ([EXAMPLE, "--target", "a=1"], "quantity must be one of"),
         ([EXAMPLE, "--scale", "none"], "ambiguous"),
         ([EXAMPLE, "--layout", "bshd", "--padding", "layer0.q"], "must have shape"),
     ],

@@ -58,7 +58,7 @@ def audit_head(place: HeadPlace, items: list[HeadItem], predict: Callable[[float
     predict : callable
         (sigma, n_keys array) -> expected entropy of iid Gaussian scores, in nats.
     """
-    measured = [_measure(place, item) for item in items]
+    measured, rows = measure_head(place, items)
     used = [(r.visible >= 2) & r.finite for r in measured]
     counts: dict[str, Any] = {
         "rows": int(sum(u.sum() for u in used)),
@@ -68,10 +68,15 @@ def audit_head(place: HeadPlace, items: list[HeadItem], predict: Callable[[float
     }
     if not counts["rows"]:
         return _nothing(place, counts)
-    rows = ScoreRows.joined([_select(r, u) for r, u in zip(measured, used, strict=True)])
     groups, grouping = _groups([int(u.sum()) for u in used])
     account = _account(items, used)
     return _report(place, counts, rows, groups, grouping, account, _values(items), predict)
+
+
+def measure_head(place: HeadPlace, items: list[HeadItem]) -> tuple[list[ScoreRows], ScoreRows]:
+    """Return the rows of every batch item, and joined the rows that count: two visible keys or more, all finite."""
+    measured = [_measure(place, item) for item in items]
+    return measured, ScoreRows.joined([_select(rows, (rows.visible >= 2) & rows.finite) for rows in measured])
 
 
 def _measure(place: HeadPlace, item: HeadItem) -> ScoreRows:

@@ -18,6 +18,7 @@ from analysis.audit.verdicts import TROUBLE
 from analysis.audit.visibility import Rules
 
 if TYPE_CHECKING:
+    from analysis.audit.remedies import Remedy
     from analysis.audit.tensors import Layer
     from analysis.scale import Scale
 
@@ -105,6 +106,14 @@ class TensorAudit:
             more = f"; and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
             sentences.append(f"{len(wide)} more with a variance above {WIDE:g}, by itself no fault: {named}{more}.")
         return tuple(sentences)
+
+    def remedies(
+        self, quantity: str, target: float, *, heads: Sequence[tuple[str, int]] | None = None
+    ) -> tuple[Remedy, ...]:
+        """Return the scale, soft-cap and clip factor that bring heads to a target; see `analysis.audit.remedies`."""
+        from analysis.audit.remedies import remedies
+
+        return remedies(self, quantity, target, heads=heads)
 
     def __repr__(self) -> str:
         """Return the summary, short of the heads in trouble beyond five."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, pri
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from analysis.audit.remedies import Remedy
     from analysis.audit.results import TensorAudit
     from analysis.audit.rows import HeadAudit, LayerAudit
 
@@ -39,10 +41,18 @@ _LAYER_COLUMNS = {
     "heads_above_four": "in row>4",
     "heads_saturated": "saturated",
 }
+_REMEDY_COLUMNS = {
+    "layer": "layer",
+    "head": "head",
+    "current": "now",
+    "scale": "scale",
+    "softcap": "or soft-cap",
+    "clip_factor": "or γ (q, k × √γ)",
+}
 _LEGEND = """
 var/d_k   variance of kᵀq over d_k: 1 for independent components of variance 1
 in row    variance of the scores that one query sees, mean over queries: all that softmax sees of their size
-H/log m   entropy of the weights over its maximum, m visible keys; Gauss: for Gaussian scores as variable
+H/log m   entropy of the weights over its maximum, m visible keys; Gauss: of Gaussian scores of that variance
 tr J      1 - sum of squared weights, what softmax lets through of the gradient; dead: rows with tr J < 0.001
 max |s|   largest score; 1st key: mean weight on the first token"""
 
@@ -66,6 +76,13 @@ def audit_command(
     ] = None,
     softcap: Annotated[float | None, typer.Option(help="Scores become cap * tanh(score / cap).")] = None,
     window: Annotated[str | None, typer.Option(help="Sliding window: W, or LEFT,RIGHT (inclusive).")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUANTITY=NUMBER",
+            help="Say what would meet it: entropy_fraction, within_row_variance or largest_score.",
+        ),
+    ] = None,
     layout: Annotated[
         str | None, typer.Option(help="bhsd (batch, heads, length, d) or bshd; of a function also sbhd, bsd, bsm, …")
     ] = None,
@@ -95,10 +112,13 @@ def audit_command(
             softcap=softcap, window=_window(window), layout=layout or "bhsd",
         )
     )  # fmt: skip
+    remedies = () if target is None else result.remedies(*_target(target))
     if json:
-        print_json(result.to_dict())
-    else:
-        _print(result)
+        print_json(result.to_dict() | ({} if target is None else {"remedies": [asdict(item) for item in remedies]}))
+        return
+    _print(result)
+    if target is not None:
+        console().print(_table(f"To reach {target}, each by itself", _REMEDY_COLUMNS, remedies))
 
 
 def _audit_function(
@@ -136,7 +156,7 @@ def _print(result: TensorAudit) -> None:
         print(textwrap.fill(sentence, _WIDTH, subsequent_indent="    ", break_long_words=False))
 
 
-def _table(title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit]) -> Table:
+def _table(title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit | Remedy]) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -154,6 +174,14 @@ def _cell(value: object) -> str:
     if isinstance(value, float) and math.isfinite(value) and abs(value) < 10:
         return f"{value:.3f}"
     return shown(value)
+
+
+def _target(text: str) -> tuple[str, float]:
+    quantity, _, number = text.partition("=")
+    try:
+        return quantity.strip(), float(number)
+    except ValueError:
+        raise ValueError(f"--target takes QUANTITY=NUMBER: got {text!r}") from None
 
 
 def _number(text: str | None) -> float | str | None:
