@@ -104,8 +104,8 @@ def _row(record: Any) -> StudyRow:
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
-    if "float" in kind and value in _SPECIAL:
-        return _SPECIAL[value]
+    if "float" in kind and isinstance(value, str):
+        value = _SPECIAL.get(value, value)
     fits = isinstance(value, _TYPES[kind]) and (kind == "bool" or not isinstance(value, bool))
     if not fits:
         raise ValueError(f"{name} is {value!r}, not {kind}")

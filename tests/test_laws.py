@@ -28,11 +28,11 @@ def test_named_laws_are_standardised(name):
     assert law.is_standardised
 
 
-@pytest.mark.parametrize("name", sorted(SCIPY_TWIN))
-@pytest.mark.parametrize("order", [3, 4, 5, 6, 8])
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [(name, order) for name in sorted(SCIPY_TWIN) for order in (3, 4, 5, 6, 8) if name != "student_t4.5" or order < 5],
+)
 def test_moments_agree_with_quadrature_of_the_density(name, order):
-    if name == "student_t4.5" and order > 4:
-        pytest.skip("that moment does not exist")
     expected = SCIPY_TWIN[name].expect(lambda x: x**order)
     assert resolve_law(name).raw_moment(order) == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert resolve_law(name).central_moment(order) == resolve_law(name).raw_moment(order)
