@@ -33,10 +33,20 @@ def derive_command(
         raise ValueError(f"--convention must be columns or rows: got {convention!r}")
     orientation: Convention = "rows" if convention == "rows" else "columns"
     verdict = derivation.check()
+    try:
+        weakest = derivation.weakest_assumptions() if verdict else ()
+    except ValueError:  # searched for moments of one score only
+        weakest = ()
     if json:
-        print_json(derivation.to_record())
+        record = derivation.to_record()
+        print_json({**record, "weakest_assumptions": [[str(item) for item in own] for own in weakest]})
     else:
-        console().print(pages[format](orientation), soft_wrap=True)
+        out = console()
+        out.print(pages[format](orientation), soft_wrap=True)
+        if weakest and format == "unicode":
+            out.print("\nThe statement holds already under")
+            for own in weakest:
+                out.print("  " + ", ".join(map(str, own)), soft_wrap=True)
     return 0 if verdict else EXIT_FAILED_VERDICT
 
 

@@ -15,7 +15,7 @@ _KINDS: dict[str, tuple[int, int, str]] = {
     "uncorrelated": (1, 2, "{uncorrelated}"),
     "zero_mean": (1, 1, "every component of {0} has mean 0"),
     "unit_variance": (1, 1, "every component of {0} has variance 1"),
-    "mean_variance": (1, 1, "every component of {0} has mean μ and variance σ² (indexed by {0})"),
+    "mean_variance": (1, 1, "every component of {0} has mean μ_{0} and variance σ_{0}²"),
     "identical": (1, 1, "the components of {0} have one law, with moments mₙ({0})"),
     "fourth_moment": (1, 1, "every component of {0} has the fourth moment m₄({0})"),
     "gaussian": (1, 1, "every component of {0} is normal"),
@@ -65,7 +65,9 @@ class Assumption:
             else f"every component of {names[0]} is uncorrelated with every component of {names[-1]}"
         )
         others = names[-1] if len(names) == 2 else f"({', '.join(names[1:])}) taken together"
-        return _KINDS[self.kind][2].format(*names, all=joined, others=others, uncorrelated=uncorrelated)
+        sentence = _KINDS[self.kind][2].format(*names, all=joined, others=others, uncorrelated=uncorrelated)
+        scalar = self.arguments[0] in ("S", "X", "Y", "z")
+        return sentence.replace("every component of ", "") if scalar else sentence
 
 
 def assumption(text: str | Assumption) -> Assumption:
@@ -93,6 +95,9 @@ def assumption(text: str | Assumption) -> Assumption:
         if not arguments[1].isdecimal() or not 1 <= int(arguments[1]) <= 20:
             raise ValueError(f"modulo takes a parameter and an order from 1 to 20: got {text!r}")
         return Assumption(kind, arguments)
+    own = {"isotropic": ("u",), "induction_hypothesis": ("S",), "same": ("q", "k", "k2"), "constant": ("q", "k", "k2")}
+    if any(name not in own.get(kind, arguments) for name in arguments):
+        raise ValueError(f"{kind} speaks of {', '.join(own[kind])} only: got {text!r}")
     for name in arguments:
         family = FAMILIES.get(name)
         if family is None or not family.random:

@@ -34,6 +34,8 @@ class Token:
         return self.tex or self.text
 
     def mathml(self) -> str:
+        if not self.text.strip():
+            return '<mspace width="0.17em"/>'
         return self.markup or f"<{self.tag}>{escape(self.text.strip())}</{self.tag}>"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations, permutations, product
+from typing import Any
 
 from attnsym.symbolic.assumptions import Facts
 from attnsym.symbolic.kernel import parameter
@@ -104,6 +105,7 @@ class _Form:
     ) -> None:
         self.facts, self.random, self.sorts, self.fixed, self.budget = facts, random, sorts, fixed, budget
         self.moments = moments or Moments(facts, budget)
+        self.representatives: dict[Monomial, Monomial] = {}
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
         match term:
@@ -146,6 +148,7 @@ class _Form:
         parts = [self.of(body, {**environment, index: label}) for label in used]
         new = -1 - len(self.fixed)
         inside = _Form(self.facts, self.random, self.sorts, {**self.fixed, new: sort}, self.budget, self.moments)
+        inside.representatives = self.representatives
         return add([*parts, self._bind(inside.of(body, {**environment, index: new}), new, sort)])
 
     def _bind(self, value: Polynomial, label: int, sort: str) -> Polynomial:
@@ -176,7 +179,7 @@ class _Form:
             for b, y in right.items():
                 theirs = bounds[b]
                 for matching in _matchings(ours, theirs):
-                    self.budget.spend(1)
+                    self.budget.spend(2 + len(a))
                     fresh = iter(range(len(ours), len(ours) + len(theirs)))
                     renaming = {label: matching[label] if label in matching else next(fresh) for label in theirs}
                     monomial = times(a, _rename(b, renaming))
@@ -238,20 +241,43 @@ class _Form:
 
     def _canonical(self, monomial: Monomial) -> Monomial:
         """Choose one representative among all renamings of the labels summed over."""
+        if monomial not in self.representatives:
+            self.representatives[monomial] = self._choose(monomial)
+        return self.representatives[monomial]
+
+    def _choose(self, monomial: Monomial) -> Monomial:
         bound = self._bound(monomial)
         if not bound:
             return monomial
-        classes: dict[tuple[object, ...], list[int]] = {}
+        # Labels that share no factor with another are told apart by what the monomial says of them alone.
+        entangled = _entangled(monomial)
+        classes: dict[tuple[str, ...], list[int]] = {}
         for label in bound:
-            classes.setdefault((bound[label], _signature(monomial, label)), []).append(label)
-        ordered = [classes[key] for key in sorted(classes, key=repr)]
-        orders = product(*(permutations(group) for group in ordered))
+            classes.setdefault((bound[label], repr(_signature(monomial, label))), []).append(label)
+        orders = product(
+            *(
+                permutations(group) if any(label in entangled for label in group) else (group,)
+                for _, group in sorted(classes.items())
+            )
+        )
         candidates = []
         for order in orders:
-            self.budget.spend(1)
+            self.budget.spend(len(monomial))
             labels = [label for group in order for label in group]
             candidates.append(_rename(monomial, {label: n for n, label in enumerate(labels)}))
         return min(candidates)
+
+
+def _entangled(monomial: Monomial) -> set[int]:
+    """Labels that occur together with another one in a factor."""
+    found: set[int] = set()
+    for (name, labels), _ in monomial:
+        inside: set[Any] = set(labels)
+        if name == MOMENT:
+            factors: Any = labels
+            inside = {label for (_, own), _ in factors for label in own}
+        found |= inside if len(inside) > 1 else set()
+    return found
 
 
 def _matchings(ours: Mapping[int, str], theirs: Mapping[int, str]) -> Iterator[dict[int, int]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attnsym.symbolic.derivation import Chain, Derivation, Equation, Step
 
 WIDTH = 104
-_RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\le ", "mo")}
+_RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\leq ", "mo")}
 
 
 def equation_box(equation: Equation, convention: Convention) -> Box:
@@ -46,7 +46,8 @@ def unicode_page(derivation: Derivation, convention: Convention) -> str:
     lines += [f"  withdrawn: {item.sentence}  ({item})" for item in sorted(derivation.withdrawn)]
     if verdict.moments:
         lines.append(f"  Finite must be: {', '.join(verdict.moments)}.")
-    lines += [part for axiom in derivation.axioms for part in _wrapped(f"Trusted: {axiom.sentence}")]
+    for number, axiom in enumerate(derivation.axioms, 1):
+        lines += _wrapped(f"[T{number}] trusted: {axiom.sentence}")
     position = 0
     for chain in derivation.chains:
         lines += ["", _heading(chain), *_chain_lines(chain, derivation, position, verdict.step, convention)]
@@ -65,7 +66,8 @@ def _statement_lines(derivation: Derivation, convention: Convention) -> list[str
     labels = _labels(derivation)
     lines = []
     for chain in proved:
-        under = ", ".join(labels[item] for item in chain.assumptions if item in labels) if len(proved) > 1 else ""
+        cited = sorted((item for item in chain.assumptions if item in labels), key=lambda item: int(labels[item][1:]))
+        under = ", ".join(labels[item] for item in cited) if len(proved) > 1 else ""
         lines.append(f"  {chain.equation.to_unicode(convention)}{f'   [{under}]' if under else ''}")
     return lines
 
@@ -98,8 +100,13 @@ def _chain_lines(
 
 def reason(step: Step, derivation: Derivation) -> str:
     """Return what stands beside a step: its rule and the labels of what it cites."""
-    labels = _labels(derivation)
+    from attnsym.symbolic.derivation import Chain
+
+    labels, trusted = _labels(derivation), derivation.axioms
     cited = [labels.get(item, f"withdrawn {item}") for item in step.cites]
+    for known in step.known:
+        source = known.source
+        cited.append(_heading(source).lower() if isinstance(source, Chain) else f"T{trusted.index(source) + 1}")
     return f"{step.rule} [{', '.join(cited)}]" if cited else step.rule
 
 
@@ -143,7 +150,9 @@ def mathml_page(derivation: Derivation, convention: Convention) -> str:
             note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
             parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
         parts.append("</table>")
-    parts += [f"<p>{escape(line)}</p>" for line in str(verdict).split("\n")]
+    trusted = "".join(f"<li>[T{n}] trusted: {escape(own.sentence)}</li>" for n, own in enumerate(derivation.axioms, 1))
+    parts += [f"<ul>{trusted}</ul>"] * bool(trusted)
+    parts += [f"<p>{escape(line)}</p>" for line in str(verdict).split("\n") if not line.startswith("Trusted")]
     parts += [f"<p>{escape(derivation.remark)}</p>"] * bool(derivation.remark)
     parts += [f"<p>Source: {escape(derivation.source)}</p>", "</section>"]
     return "\n".join(parts)

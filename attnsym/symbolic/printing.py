@@ -81,7 +81,7 @@ class Typesetter:
         Variables of series, whose sums are written from the lowest power up.
     """
 
-    def __init__(self, convention: Convention = "columns", ascending: tuple[Any, ...] = (n.t, n.sigma_z)) -> None:
+    def __init__(self, convention: Convention = "columns", ascending: tuple[Any, ...] = (n.t, n.z, n.sigma_z)) -> None:
         if convention not in ("rows", "columns"):
             raise ValueError(f"convention must be 'rows' or 'columns': got {convention!r}")
         self.convention, self.ascending = convention, ascending
@@ -135,10 +135,11 @@ class Typesetter:
 
     def _term_key(self, term: Any) -> tuple[Any, ...]:
         powers = term.as_powers_dict()
-        ascending = sum((abs(powers.get(symbol, 0)) for symbol in self.ascending), sympy.Integer(0))
+        inside = [mean.args[0].as_powers_dict() for mean in term.atoms(n.E)]
+        ascending = sum((abs(own.get(v, 0)) for own in (powers, *inside) for v in self.ascending), sympy.Integer(0))
         plain = not term.has(sympy.Sum, n.Operator)
         degree = sum((powers.get(symbol, 0) for symbol in n.SIZES.values()), sympy.Integer(0))
-        return (ascending, _is_negative(term), -degree if plain else 0, _sums(term), _text(term))
+        return (ascending, _is_negative(term), -degree if plain else 0, not term.is_Rational, _sums(term), _text(term))
 
     def mul(self, node: Any) -> Box:
         if _is_negative(node):

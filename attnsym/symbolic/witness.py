@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import mpmath
@@ -54,7 +54,11 @@ def _number(value: Any) -> str:
 
 
 def find_witness(
-    lhs: Any, rhs: Any, assumptions: Iterable[Assumption], highest: Mapping[str, int] | None = None
+    lhs: Any,
+    rhs: Any,
+    assumptions: Iterable[Assumption],
+    highest: Mapping[str, int] | None = None,
+    at_most: int = 10_000,
 ) -> Witness | None:
     """
     Search finite laws that satisfy the assumptions for one on which the sides differ.
@@ -68,6 +72,8 @@ def find_witness(
     highest : mapping of str to int, optional
         Highest power of each family inside an expectation. A finite law is never normal: where normality is assumed,
         a law stands in that agrees with it up to the fourth moment, if that is all the claim can see.
+    at_most : int
+        How many laws to compare under.
     """
     given = tuple(assumptions)
     left, right = (sympy.sympify(side, strict=True) for side in (lhs, rhs))
@@ -93,11 +99,15 @@ def find_witness(
     )
     sizes = (1, 4) if rooted else (1, 2) if normal else (2, 1, 3)
     cheap_first = sorted(given, key=lambda item: ("independent" in item.kind) + 2 * ("gaussian" in item.kind))
-    for law in laws(vectors, scalars, normal=bool(normal), sizes=sizes):
-        if all(satisfies(law, item) for item in cheap_first):
-            witness = _compare(left, right, Evaluator(law.d, _KEYS, law, given), law)
-            if witness:
-                return witness
+    suitable = (
+        law
+        for law in laws(vectors, scalars, normal=bool(normal), sizes=sizes)
+        if all(satisfies(law, item) for item in cheap_first)
+    )
+    for law in islice(suitable, at_most):
+        witness = _compare(left, right, Evaluator(law.d, _KEYS, law, given), law)
+        if witness:
+            return witness
     return None
 
 

@@ -188,13 +188,12 @@ def score_fourth_moment() -> Derivation:
             fourth_moment(),
             chain(
                 E(SCORE**4),
-                line("expand", (E(SCORE**4) - 3 * E(SCORE**2) ** 2) + 3 * E(SCORE**2) ** 2),
                 line(
                     "cumulants add",
                     cumulant + 3 * square,
                     *ALL_INDEPENDENT,
                     "zero_mean(q)",
-                    note="κ₄ = E[x⁴] − 3E[x²]² of a centred x, and the variance, add over independent terms.",
+                    note="E[x⁴] = κ₄ + 3E[x²]² for a centred x, and κ₄ and E[x²] both add over independent terms.",
                 ),
                 line(
                     "independence",
