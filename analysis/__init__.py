@@ -30,6 +30,7 @@ _EXPORTS: dict[str, str] = {
     "gradient_decay": "decay",
     "high_temperature": "asymptotics",
     "low_temperature": "asymptotics",
+    "normal_maximum": "asymptotics",
     "random_energy": "asymptotics",
     "HeadAudit": "audit.rows",
     "LayerAudit": "audit.rows",

@@ -7,21 +7,10 @@ Every function takes ``n_keys`` and either ``sigma``, the standard deviation of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from numpy.typing import ArrayLike
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from analysis import exact_arguments
-from analysis.exact_average import gaussian_attention, gaussian_attention_max_weight
-from analysis.exact_direct import direct, direct_average
-from analysis.exact_maximum import gaussian_max_weight
-from analysis.exact_quadrature import Expectations, equal_scores, gaussian_softmax
+from analysis.exact_routes import Method, Values, expectation
 from analysis.scale import ScaleLike
-
-Method = Literal["quadrature", "direct"]
-Values = float | NDArray[np.float64]
 
 
 def expected_logsumexp(
@@ -67,7 +56,7 @@ def expected_logsumexp(
 
     Source: the Laplace transform of a sum of lognormals; Gumbel's log Σ exp z + G ~ max (z + G).
     """
-    return _expectation("logsumexp", n_keys, sigma, d_k, scale, method)
+    return expectation("logsumexp", n_keys, sigma, d_k, scale, method)
 
 
 def expected_entropy(
@@ -104,7 +93,7 @@ def expected_entropy(
 
     Source: Frullani-type representations of Σ pᵃ; derivation above.
     """
-    return _expectation("entropy", n_keys, sigma, d_k, scale, method)
+    return expectation("entropy", n_keys, sigma, d_k, scale, method)
 
 
 def expected_power_sum(
@@ -143,7 +132,7 @@ def expected_power_sum(
     """
     if isinstance(order, bool) or order not in (2, 3):
         raise ValueError(f"order must be 2 or 3: got {order!r}")
-    return _expectation("power_sum_2" if order == 2 else "power_sum_3", n_keys, sigma, d_k, scale, method)
+    return expectation("power_sum_2" if order == 2 else "power_sum_3", n_keys, sigma, d_k, scale, method)
 
 
 def expected_jacobian_trace(
@@ -179,7 +168,7 @@ def expected_jacobian_trace(
 
     Source: p_i p_j = ∫ t w_i w_j e^(-tS) dt.
     """
-    return _expectation("jacobian_trace", n_keys, sigma, d_k, scale, method)
+    return expectation("jacobian_trace", n_keys, sigma, d_k, scale, method)
 
 
 def expected_jacobian_frobenius_squared(
@@ -215,7 +204,7 @@ def expected_jacobian_frobenius_squared(
 
     Source: Γ(a) S⁻ᵃ = ∫ tᵃ⁻¹ e^(-tS) dt at a = 4.
     """
-    return _expectation("jacobian_frobenius_squared", n_keys, sigma, d_k, scale, method)
+    return expectation("jacobian_frobenius_squared", n_keys, sigma, d_k, scale, method)
 
 
 def expected_max_weight(
@@ -251,7 +240,7 @@ def expected_max_weight(
 
     Source: 1/S = ∫ e^(-tS) dt, conditionally on the largest score.
     """
-    return _expectation("max_weight", n_keys, sigma, d_k, scale, method)
+    return expectation("max_weight", n_keys, sigma, d_k, scale, method)
 
 
 def expected_query_gradient_squared(
@@ -284,61 +273,4 @@ def expected_query_gradient_squared(
     """
     if d_k is None:
         raise ValueError("the gradient with respect to the query needs d_k: got None")
-    return _expectation("query_gradient", n_keys, None, d_k, scale, method)
-
-
-def _expectation(name: str, n_keys: Any, sigma: Any, d_k: Any, scale: Any, method: str) -> Values:
-    if method not in ROUTES:
-        raise ValueError(f"method must be one of {', '.join(ROUTES)}: got {method!r}")
-    by_sigma, by_dimension = ROUTES[method]
-    return exact_arguments.evaluate(
-        n_keys,
-        sigma,
-        d_k,
-        scale,
-        lambda sigma, n: by_sigma(name, sigma, n) if sigma > 0 else _equal(name, n),
-        lambda d_k, scale, n: by_dimension(name, d_k, scale, n) if scale > 0 else _equal(name, n),
-    )
-
-
-def _equal(name: str, n_keys: tuple[int, ...]) -> NDArray[np.float64]:
-    """Give the limit σ = 0, where every weight is 1/n and the gradient of q is 0 because the scale is."""
-    n = np.array(n_keys, dtype=np.float64)
-    if name == "query_gradient":
-        return np.zeros_like(n)
-    return 1 / n if name == "max_weight" else _named(equal_scores(n), name)
-
-
-def _named(expectations: Expectations, name: str) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = getattr(expectations, name)
-    return result
-
-
-def _quadrature_by_sigma(name: str, sigma: float, n_keys: tuple[int, ...]) -> Any:
-    if name == "max_weight":
-        return [gaussian_max_weight(sigma, float(n)) for n in n_keys]
-    return _named(gaussian_softmax(sigma, np.array(n_keys, dtype=np.float64)), name)
-
-
-def _quadrature_by_dimension(name: str, d_k: int, scale: float, n_keys: tuple[int, ...]) -> Any:
-    if name == "max_weight":
-        return [gaussian_attention_max_weight(d_k, scale, n) for n in n_keys]
-    expectations = gaussian_attention(d_k, scale, n_keys)
-    if name == "query_gradient":
-        perpendicular = (d_k - 1) * expectations.jacobian_frobenius_squared
-        return scale**2 * (perpendicular + expectations.jacobian_radial_squared)
-    return _named(expectations, name)
-
-
-def _direct_by_sigma(name: str, sigma: float, n_keys: tuple[int, ...]) -> Any:
-    return [direct(name, sigma, n) for n in n_keys]
-
-
-def _direct_by_dimension(name: str, d_k: int, scale: float, n_keys: tuple[int, ...]) -> Any:
-    return [direct_average(name, d_k, scale, n) for n in n_keys]
-
-
-ROUTES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "quadrature": (_quadrature_by_sigma, _quadrature_by_dimension),
-    "direct": (_direct_by_sigma, _direct_by_dimension),
-}
+    return expectation("query_gradient", n_keys, None, d_k, scale, method)

@@ -15,6 +15,9 @@ LARGEST_WHOLE = 2**53
 # Products of two score densities must not underflow.
 LARGEST_SIGMA = 1e100
 
+# Numbers of keys that share one table at a time: bounds the memory.
+LARGEST_BATCH = 2048
+
 BySigma = Callable[[float, tuple[int, ...]], Any]
 ByDimension = Callable[[int, float, tuple[int, ...]], Any]
 
@@ -125,5 +128,7 @@ def _grouped(
         groups.setdefault(key, []).append(index)
     flat, result = n_keys.ravel().tolist(), np.empty(n_keys.size)
     for key, members in groups.items():
-        result[members] = values(key, tuple(flat[i] for i in members))
+        for start in range(0, len(members), LARGEST_BATCH):
+            batch = members[start : start + LARGEST_BATCH]
+            result[batch] = values(key, tuple(flat[i] for i in batch))
     return float(result[0]) if n_keys.ndim == 0 else result.reshape(n_keys.shape)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import optimize
 
 from analysis.exact_maximum import gaussian_max_weight, legendre
-from analysis.exact_quadrature import Array, Expectations, gaussian_softmax
+from analysis.exact_quadrature import Array, Expectations, gaussian_softmax, one_key
 
 # The chi density is dropped where it is e^(-37.5) of its peak; 48 Gauss-Legendre nodes then reach rounding, 64 where
 # the interval starts at ‖q‖ = 0, since softmax has no convergent power series in σ there.
@@ -99,11 +99,14 @@ def gaussian_attention(d_k: int, scale: float, n_keys: tuple[int, ...]) -> Expec
     n = np.array(n_keys, dtype=np.float64)
     r, weight = chi_rule(d_k, scale)
     nodes = np.array([gaussian_softmax(scale * float(node), n) for node in r])
-    return Expectations(*np.tensordot(weight, nodes, axes=1))
+    average = np.tensordot(weight, nodes, axes=1)
+    return Expectations(*np.where(n == 1, np.array(one_key(n)), average))  # 0 and 1 stay exact
 
 
 @lru_cache(maxsize=512)
 def gaussian_attention_max_weight(d_k: int, scale: float, n_keys: int) -> float:
     """Average the largest weight as `gaussian_attention` does the rest."""
+    if n_keys == 1:
+        return 1.0
     r, weight = chi_rule(d_k, scale)
     return float(weight @ np.array([gaussian_max_weight(scale * float(node), float(n_keys)) for node in r]))

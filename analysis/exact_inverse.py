@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 
 from analysis.exact import (
-    Values,
     expected_entropy,
     expected_jacobian_trace,
     expected_logsumexp,
@@ -20,6 +19,7 @@ from analysis.exact import (
     expected_power_sum,
 )
 from analysis.exact_arguments import broadcast, whole_numbers
+from analysis.exact_routes import Values
 
 # Where the search for a bracket gives up, as a standard deviation of the scores.
 LARGEST = 1e30

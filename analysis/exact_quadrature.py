@@ -91,14 +91,14 @@ def gaussian_softmax(sigma: float, n_keys: Array) -> Expectations:
     """
     several = n_keys[n_keys > 1]
     if several.size == 0:
-        return _one_key(n_keys)
+        return one_key(n_keys)
     table = _tabulate(sigma, float(several.min()), float(several.max()))
     many = _integrate(table, sigma, np.maximum(n_keys, 2.0))
     alone = n_keys == 1
-    return Expectations(*(np.where(alone, one, value) for one, value in zip(_one_key(n_keys), many, strict=True)))
+    return Expectations(*(np.where(alone, one, value) for one, value in zip(one_key(n_keys), many, strict=True)))
 
 
-def _one_key(n_keys: Array) -> Expectations:
+def one_key(n_keys: Array) -> Expectations:
     """Give the values at n_keys = 1, where the only weight is 1."""
     zero, one = np.zeros_like(n_keys), np.ones_like(n_keys)
     return Expectations(zero, zero, one, one, zero, zero, zero)
@@ -150,8 +150,7 @@ def _window(sigma: float, n_min: float, n_max: float) -> tuple[float, float]:
     if n_min > 100:
         # φ^(n-2) < e⁻⁴⁵ where q > 45/(n-2); both bounds follow from q >= 0.93 Φ((u-1)/σ) and q >= (1 - exp(-e^u))/2.
         enough = 45 / (n_min - 2)
-        high = min(high, 1 + sigma * float(special.ndtri(enough / 0.93)))
-        high = max(high, low + 4) if 2 * enough >= 1 else min(high, math.log(-math.log1p(-2 * enough)))
+        high = min(high, 1 + sigma * float(special.ndtri(enough / 0.93)), math.log(-math.log1p(-2 * enough)))
     return low, high
 
 

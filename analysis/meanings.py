@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.exact import (
-    Method,
-    Values,
     expected_entropy,
     expected_jacobian_frobenius_squared,
     expected_jacobian_trace,
@@ -18,6 +16,11 @@ from analysis.exact import (
     expected_power_sum,
     expected_query_gradient_squared,
 )
+from analysis.exact_arguments import standard_deviations
+from analysis.exact_routes import Values
+from analysis.moments import score_moments
+from analysis.scale import resolve_scale
+from analysis.score_law import score_distribution
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Prediction:
     formula: str
     value: float
     meaning: str
-    n_keys: int
+    n_keys: int | None
     d_k: int | None
     scale: str | None
     sigma: float | None
@@ -58,11 +61,11 @@ class Prediction:
 def predictions(
     quantity: str,
     *,
-    n_keys: list[int],
+    n_keys: list[int] | None = None,
     d_k: list[int] | None = None,
     scale: list[str] | None = None,
     sigma: list[float] | None = None,
-    method: Method = "quadrature",
+    method: str = "quadrature",
 ) -> list[Prediction]:
     """
     Predict one quantity over a grid of settings.
@@ -71,7 +74,8 @@ def predictions(
     ----------
     quantity : str
         A key of `PREDICTABLE`.
-    n_keys : list of int
+    n_keys : list of int, optional
+        Not needed for "score_variance" alone.
     d_k, scale : list, optional
         Dimensions of Gaussian query and keys, and scales as `resolve_scale` reads them (1/√d_k without them).
     sigma : list of float, optional
@@ -100,16 +104,33 @@ def predictions(
         raise ValueError(
             "query_gradient_squared needs --d-k: the gradient with respect to q depends on the keys' length"
         )
+    if n_keys is None and quantity != "score_variance":
+        raise ValueError(f"{quantity} needs --n-keys, the number of keys: got none")
     wheres: list[dict[str, Any]] = [{"sigma": x} for x in sigma or []]
     wheres += [{"d_k": d, "scale": s} for d in d_k or [] for s in scale or ["sqrt"]]
-    return [_predict(quantity, n, where, method) for where in wheres for n in n_keys]
+    return [_predict(quantity, n, where, method) for where in wheres for n in n_keys or [1]]
 
 
-def _predict(quantity: str, n_keys: int, where: dict[str, Any], method: Method) -> Prediction:
+def _predict(quantity: str, n_keys: int, where: dict[str, Any], method: str) -> Prediction:
     known = PREDICTABLE[quantity]
     value = float(known.function(n_keys, **where, method=method))
     place = {"d_k": None, "scale": None, "sigma": None} | where
-    return Prediction(quantity, known.formula, value, known.meaning(value, n_keys), n_keys, method=method, **place)
+    shown = None if quantity == "score_variance" else n_keys
+    return Prediction(quantity, known.formula, value, known.meaning(value, n_keys), shown, method=method, **place)
+
+
+def _score_variance(n_keys: int, *, d_k: int = 1, scale: Any = None, sigma: float | None = None, method: str) -> float:
+    """Give Var(scale·kᵀq); the second route is the second moment of its exact law."""
+    if sigma is not None:
+        return float(standard_deviations(sigma)) ** 2
+    if method == "direct":
+        factor = resolve_scale(scale)(d_k, n_keys)
+        return float(score_distribution(d_k, factor).var()) if factor else 0.0
+    return score_moments(d_k, scale=scale, n_keys=n_keys).variance
+
+
+def _deviation(value: float, n: int) -> str:
+    return f"standard deviation {math.sqrt(value):.6g}; softmax saturates as it grows beyond √(2 log n_keys)"
 
 
 def _entropy(value: float, n: int) -> str:
@@ -149,6 +170,7 @@ def _query_gradient(value: float, n: int) -> str:
 
 
 PREDICTABLE = {
+    "score_variance": Predictable("Var(scale·kᵀq)", _score_variance, _deviation),
     "entropy": Predictable("E[-Σ p log p], nats", expected_entropy, _entropy),
     "logsumexp": Predictable("E log Σ exp z", expected_logsumexp, _logsumexp),
     "power_sum_2": Predictable("E Σ p²", lambda n, **where: expected_power_sum(2, n, **where), _power_sum_2),

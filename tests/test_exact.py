@@ -62,7 +62,27 @@ def test_limits_are_exact(name):
     for equal in ({"sigma": 0}, {"d_k": 7, "scale": 0}):
         close(BY_KEYS[name](n, **equal), at_zero, rtol=1e-15)
     assert BY_KEYS[name](1, sigma=3.0) == one_key
-    assert BY_KEYS[name](1, d_k=64) == pytest.approx(one_key, rel=1e-15)
+    assert BY_KEYS[name](1, d_k=64) == one_key
+    assert BY_KEYS[name]([1, 5], d_k=64)[0] == one_key
+
+
+def test_the_ends_of_the_range_of_floats():
+    n = np.array([2, 10, 2**53])
+    tiny, huge = ({name: function(n, sigma=sigma) for name, function in BY_KEYS.items()} for sigma in (1e-300, 1e100))
+    close(tiny["entropy"], np.log(n))
+    close(tiny["max_weight"], 1 / n)
+    c = np.array([analysis.normal_maximum(int(keys)).mean for keys in n])
+    close(huge["jacobian_trace"] * 1e100, c)
+    close(huge["entropy"] * 1e100, c * math.pi**2 / 6)
+    close(huge["logsumexp"] / 1e100, c)
+    close(huge["jacobian_frobenius_squared"] * 1e100, c / 3)
+
+
+def test_many_numbers_of_keys_at_once():
+    n = np.arange(1, 5001)
+    all_at_once = analysis.expected_entropy(n, sigma=2.0)
+    for one in (1, 2, 2048, 2049, 5000):
+        close(all_at_once[one - 1], analysis.expected_entropy(one, sigma=2.0))
 
 
 @pytest.mark.parametrize(

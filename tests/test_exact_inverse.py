@@ -85,6 +85,24 @@ def test_the_gradient_of_the_query_is_predicted(capsys):
     assert json.loads(out)[0]["value"] == analysis.expected_query_gradient_squared(10, d_k=64)
 
 
+@pytest.mark.parametrize("method", ["quadrature", "direct"])
+def test_the_variance_of_a_score_is_predicted(capsys, method):
+    arguments = [
+        "predict",
+        "score_variance",
+        "--d-k",
+        "512",
+        "--scale",
+        "sqrt,unscaled,0",
+        "--method",
+        method,
+        "--json",
+    ]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert [row["value"] for row in json.loads(out)] == pytest.approx([1, 512, 0], rel=1e-14)
+
+
 def test_solve(capsys):
     code, out, _ = run(capsys, "solve", "entropy_fraction", "0.5", "--n-keys", "1024", "--d-k", "64")
     assert code == 0
@@ -97,6 +115,7 @@ def test_solve(capsys):
     ("arguments", "named"),
     [
         (["predict", "entropy", "--n-keys", "3"], "either|neither"),
+        (["predict", "entropy", "--d-k", "3"], "--n-keys"),
         (["predict", "entropy", "--n-keys", "3", "--d-k", "2", "--sigma", "1"], "both"),
         (["predict", "entropy", "--n-keys", "3", "--sigma", "1", "--scale", "sqrt"], "both"),
         (["predict", "entropy", "--n-keys", "0", "--sigma", "1"], "n_keys"),

@@ -12,15 +12,13 @@ from analysis.cli._app import JsonOption, app, console, float_list, int_list, pr
 if TYPE_CHECKING:
     from analysis.meanings import Prediction
 
-KeysOption = Annotated[str, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")]
-
 
 @app.command("predict")
 def predict_command(
     quantity: Annotated[
         str, typer.Argument(help="entropy, jacobian_trace, max_weight, ... (an unknown name lists all)")
     ],
-    n_keys: KeysOption,
+    n_keys: Annotated[str | None, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")] = None,
     d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions of Gaussian query and keys.")] = None,
     scale: Annotated[
         str | None, typer.Option(help="sqrt (1/√d_k, the default), unscaled, numbers, expressions.")
@@ -34,11 +32,11 @@ def predict_command(
 
     rows = predictions(
         quantity,
-        n_keys=int_list(n_keys, "--n-keys"),
+        n_keys=None if n_keys is None else int_list(n_keys, "--n-keys"),
         d_k=None if d_k is None else int_list(d_k, "--d-k"),
         scale=None if scale is None else text_list(scale),
         sigma=None if sigma is None else float_list(sigma, "--sigma"),
-        method=method,  # type: ignore[arg-type]  # checked where it is used
+        method=method,
     )
     if as_json:
         print_json([asdict(row) for row in rows])
@@ -59,7 +57,7 @@ def _print_table(rows: list[Prediction]) -> None:
     table.add_column("meaning", overflow="fold")
     for row in rows:
         place = (f"{row.sigma:g}",) if by_sigma else (str(row.d_k), str(row.scale))
-        table.add_row(*place, str(row.n_keys), f"{row.value:.13g}", row.meaning)
+        table.add_row(*place, "-" if row.n_keys is None else str(row.n_keys), f"{row.value:.13g}", row.meaning)
     console().print(table)
     console().print("Gaussian scores; exact to the digits shown, no simulation." if by_sigma else _ASSUMED)
 
@@ -71,7 +69,7 @@ _ASSUMED = "Independent q, k ~ N(0, I), scores scale·kᵀq sharing the query; e
 def solve_command(
     quantity: Annotated[str, typer.Argument(help="entropy_fraction, entropy, max_weight, jacobian_trace, ...")],
     target: Annotated[float, typer.Argument(help="The value that the exact expectation must have.")],
-    n_keys: KeysOption,
+    n_keys: Annotated[str, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")],
     d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions; without it, the scores' deviation.")] = None,
     as_json: JsonOption = False,
 ) -> None:
