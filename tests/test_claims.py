@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 import analysis
 from analysis import CLAIMS, AtMost, ClaimVerdict, Exactly, Fits, Identity, ToLeadingOrder, confirm
-from analysis.claims.constants import expected_maximum, median_gap
+from analysis.asymptotics import normal_maximum
 from attnsym.symbolic import DERIVATIONS
 
 CELLS = [(claim, cell) for claim in CLAIMS for cell in claim.cells]
@@ -135,18 +135,19 @@ def test_variance_of_correlated_components_by_matrices():
         assert claim.prediction(cell) == pytest.approx(trace, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "value"), [(2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi)), (10, 1.53875273083520)]
-)
-def test_expected_maximum_of_normals(n, value):
-    assert expected_maximum(n) == pytest.approx(value, rel=1e-13)
-
-
-def test_median_gap_of_normals():
-    assert median_gap(2) == pytest.approx(math.sqrt(2) * stats.norm.ppf(0.75), rel=1e-12)  # |Z₁ - Z₂|
-    gap = median_gap(10)
+def test_median_gap_of_normals_by_adaptive_quadrature():
+    gap = normal_maximum(10).gap
     above, _ = integrate.quad(lambda x: 10 * stats.norm.pdf(x) * stats.norm.cdf(x - gap) ** 9, -8, 12, points=[1.5])
     assert above == pytest.approx(0.5, abs=1e-10)
+
+
+def test_two_keys_have_an_exact_median():
+    """Tr J = 2p(1 - p) falls in |S₁ - S₂|, which is √2 times a score in law: its median is known at every d_k."""
+    claim = BY_KEY["jacobian-median-unscaled"]
+    for cell in (cell for cell in claim.cells if cell.n_keys == 2):
+        half = math.sqrt(2) * analysis.score_distribution(cell.d_k, "unscaled").ppf(0.75) / 2
+        residual = 0.5 / math.cosh(half) ** 2 / claim.prediction(cell) - 1
+        assert abs(residual) * math.sqrt(cell.d_k) <= claim.relation.constant
 
 
 def test_the_largest_weight_rises_with_length_at_log_scale():

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 import attnsym
+from analysis.asymptotics import normal_maximum
 from analysis.claim import Cell, Claim
-from analysis.claims.constants import expected_maximum
 from analysis.claims.draws import (
     DENSITY,
     FOURTH_MOMENTS,
@@ -110,12 +110,12 @@ ENTROPY_EXACT = Claim(
 
 def entropy_fall(cell: Cell) -> float:
     """Return (π²/6) C_n/√d_k."""
-    return math.pi**2 / 6 * expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+    return math.pi**2 / 6 * normal_maximum(cell.n_keys).mean / math.sqrt(cell.d_k)
 
 
 def entropy_fall_by_variance(cell: Cell) -> float:
     """Return the same with d_k for √d_k, a fall with the variance of the scores instead of their size."""
-    return float(math.pi**2 / 6 * expected_maximum(cell.n_keys) / cell.d_k)
+    return float(math.pi**2 / 6 * normal_maximum(cell.n_keys).mean / cell.d_k)
 
 
 ENTROPY_FALL = Claim(
@@ -169,7 +169,7 @@ def rest_of_weight(cell: Cell, rng: np.random.Generator, replicates: int) -> Flo
 
 def rest_unscaled(cell: Cell) -> float:
     """Return log(2) C_n/√d_k."""
-    return math.log(2) * expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+    return math.log(2) * normal_maximum(cell.n_keys).mean / math.sqrt(cell.d_k)
 
 
 def rest_scaled(cell: Cell) -> float:

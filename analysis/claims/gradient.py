@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 import attnsym
+from analysis.asymptotics import normal_maximum
 from analysis.claim import Cell, Claim
-from analysis.claims.constants import expected_maximum, median_gap
 from analysis.claims.draws import (
     DENSITY,
     FOURTH_MOMENTS,
@@ -49,12 +49,12 @@ def jacobian_trace(cell: Cell, rng: np.random.Generator, replicates: int) -> Flo
 
 def trace_unscaled(cell: Cell) -> float:
     """Return C_n/√d_k."""
-    return expected_maximum(cell.n_keys) / math.sqrt(cell.d_k)
+    return normal_maximum(cell.n_keys).mean / math.sqrt(cell.d_k)
 
 
 def trace_by_variance(cell: Cell) -> float:
     """Return C_n/d_k."""
-    return float(expected_maximum(cell.n_keys) / cell.d_k)
+    return float(normal_maximum(cell.n_keys).mean / cell.d_k)
 
 
 JACOBIAN_TRACE_UNSCALED = Claim(
@@ -107,7 +107,7 @@ JACOBIAN_TRACE_SCALED = Claim(
 
 def median_trace_unscaled(cell: Cell) -> float:
     """Return 2 exp(-g_n √d_k), g_n the median gap between the two largest of n normals."""
-    return 2 * math.exp(-median_gap(cell.n_keys) * math.sqrt(cell.d_k))
+    return 2 * math.exp(-normal_maximum(cell.n_keys).gap * math.sqrt(cell.d_k))
 
 
 JACOBIAN_MEDIAN_UNSCALED = Claim(
@@ -187,7 +187,7 @@ def query_gradient_norm(cell: Cell, rng: np.random.Generator, replicates: int) -
 
 def mean_query_gradient(cell: Cell) -> float:
     """Return √(2/π) C_n, which does not depend on d_k."""
-    return math.sqrt(2 / math.pi) * expected_maximum(cell.n_keys)
+    return math.sqrt(2 / math.pi) * normal_maximum(cell.n_keys).mean
 
 
 def vanishing_query_gradient(cell: Cell) -> float:
@@ -225,7 +225,7 @@ def exact_query_gradient_rms(cell: Cell) -> float:
 
 def growing_query_gradient(cell: Cell) -> float:
     """Return √(C_n/3) d_k^(1/4)."""
-    return float(math.sqrt(expected_maximum(cell.n_keys) / 3) * cell.d_k**0.25)
+    return float(math.sqrt(normal_maximum(cell.n_keys).mean / 3) * cell.d_k**0.25)
 
 
 QUERY_GRADIENT_RMS = Claim(
@@ -268,7 +268,7 @@ QUERY_GRADIENT_EXACT = Claim(
 
 def median_query_gradient(cell: Cell) -> float:
     """Return 2√d_k exp(E log|Z| - g_n √d_k)."""
-    return 2 * math.sqrt(cell.d_k) * math.exp(_MEAN_LOG_NORMAL - median_gap(cell.n_keys) * math.sqrt(cell.d_k))
+    return 2 * math.sqrt(cell.d_k) * math.exp(_MEAN_LOG_NORMAL - normal_maximum(cell.n_keys).gap * math.sqrt(cell.d_k))
 
 
 QUERY_GRADIENT_MEDIAN = Claim(

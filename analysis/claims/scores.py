@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import analysis
 import attnsym
 from analysis.claim import Cell, Claim
 from analysis.claims.draws import (
@@ -20,6 +19,7 @@ from analysis.claims.draws import (
     vectors,
 )
 from analysis.relation import Exactly, Fits
+from analysis.score_law import score_distribution
 
 
 def unscaled_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
@@ -206,7 +206,7 @@ SCORE_FOURTH_MOMENT = Claim(
 
 def law_of_score(cell: Cell) -> Any:
     """Return the exact law of kᵀq for Gaussian vectors."""
-    return analysis.score_distribution(cell.d_k, scale=1.0)
+    return score_distribution(cell.d_k, scale=1.0)
 
 
 def normal_score(cell: Cell) -> Any:
@@ -270,5 +270,6 @@ SCORE_CLAIMS = (
     SCALED_SCORE_VARIANCE,
     SCORE_MOMENTS_GENERAL,
     SCORE_FOURTH_MOMENT,
+    SCORE_DISTRIBUTION,
     COSINE_VARIANCE,
 )
