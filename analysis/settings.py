@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from analysis.cells import QUANTITIES, Cell
+from analysis.checks import fraction, listed, number, positive, positive_integer, positive_integers, unique
 from analysis.conditions import check_correlations, check_moments, choose_sampler
 from analysis.estimators import quantile_ranks
 from analysis.laws import resolve_law
 from analysis.scale import Scale, resolve_scale
 from analysis.seeds import check_seed
-
-Value = TypeVar("Value")
 
 STATISTICS = ("mean", "variance", "rms", "median")
 
@@ -41,7 +38,7 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """What must agree for stored shards to belong to this study; not how many replicates it takes."""
         first = self.cells[0].settings
-        grid = {axis: _unique(cell.settings[axis] for cell in self.cells) for axis in ("d_k", "n_keys", "scale")}
+        grid = {axis: unique(cell.settings[axis] for cell in self.cells) for axis in ("d_k", "n_keys", "scale")}
         statistics = [statistic_label(statistic) for statistic in self.statistics]
         return {"name": self.name, "seed": self.seed, **first, **grid, "statistic": statistics}
 
@@ -86,12 +83,12 @@ def read_settings(
 ) -> Settings:
     """Check every argument of `run_study`; ValueError with one sentence for the first that makes no sense."""
     name = _check_name(quantity, name)
-    widths = _positive_integers("d_k", d_k)
-    lengths = _positive_integers("n_keys", 1 if n_keys is None and quantity == "score" else n_keys)
-    scales = [resolve_scale(part) for part in _listed(scale)]
+    widths = positive_integers("d_k", d_k)
+    lengths = positive_integers("n_keys", 1 if n_keys is None and quantity == "score" else n_keys)
+    scales = [resolve_scale(part) for part in listed(scale)]
     laws, law_name = _read_law(law)
     a, rho = _correlation("alignment", alignment), _correlation("key_correlation", key_correlation)
-    cap = None if softcap is None else _positive("softcap", softcap)
+    cap = None if softcap is None else positive("softcap", softcap)
     score_name = _check_score(score)
     if not isinstance(is_causal, bool):
         raise ValueError(f"is_causal must be True or False: got {is_causal!r}")
@@ -123,7 +120,7 @@ def read_settings(
         )
 
     cells = tuple(cell(width, length, factor) for factor in scales for length in lengths for width in widths)
-    level = _fraction("confidence_level", confidence_level)
+    level = fraction("confidence_level", confidence_level)
     count = _check_budget(replicates, target_rse, max_replicates, statistics, level)
     return Settings(name, check_seed(seed), statistics, count, target_rse, max_replicates, level, cells)
 
@@ -142,54 +139,11 @@ def _name_of(function: Any) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
-def _listed(value: Any) -> list[Any]:
-    items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    if not items:
-        raise ValueError("a study needs at least one value of each setting: got an empty list")
-    return items
-
-
-def _unique(items: Iterable[Value]) -> list[Value]:
-    return list(dict.fromkeys(items))
-
-
-def _positive_integers(argument: str, value: Any) -> list[int]:
-    if value is None:
-        raise ValueError(f"{argument} is missing: it may be left out for the quantity 'score' only")
-    return _unique(_positive_integer(argument, item) for item in _listed(value))
-
-
-def _positive_integer(argument: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{argument} must be a whole number of at least 1: got {value!r}")
-    return int(value)
-
-
-def _number(argument: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ValueError(f"{argument} must be a finite number: got {value!r}")
-    return float(value)
-
-
-def _positive(argument: str, value: Any) -> float:
-    number = _number(argument, value)
-    if number <= 0:
-        raise ValueError(f"{argument} must be positive: got {value!r}")
-    return number
-
-
-def _fraction(argument: str, value: Any) -> float:
-    number = _number(argument, value)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"{argument} must lie between 0 and 1: got {value!r}")
-    return number
-
-
 def _correlation(argument: str, value: Any) -> float:
-    number = _number(argument, value)
-    if not -1.0 <= number <= 1.0:
+    read = number(argument, value)
+    if not -1.0 <= read <= 1.0:
         raise ValueError(f"{argument} is a correlation, between -1 and 1: got {value!r}")
-    return number + 0.0  # −0.0 and 0.0 are one setting
+    return read + 0.0  # −0.0 and 0.0 are one setting
 
 
 def _read_law(law: Any) -> tuple[Any, str]:
@@ -213,7 +167,7 @@ def _check_score(score: Any) -> str:
 
 def _statistics(statistic: Any) -> tuple[str | float, ...]:
     read: list[str | float] = []
-    for item in _listed(statistic):
+    for item in listed(statistic):
         if isinstance(item, str):
             if item not in STATISTICS:
                 raise ValueError(
@@ -221,20 +175,20 @@ def _statistics(statistic: Any) -> tuple[str | float, ...]:
                 )
             read.append(item)
         else:
-            read.append(_fraction("a quantile", item))
-    return tuple(_unique(read))
+            read.append(fraction("a quantile", item))
+    return tuple(unique(read))
 
 
 def _check_budget(
     replicates: Any, target_rse: Any, max_replicates: Any, statistics: Sequence[str | float], level: float
 ) -> int:
-    count = _positive_integer("replicates", replicates)
+    count = positive_integer("replicates", replicates)
     if target_rse is not None:
-        _fraction("target_rse", target_rse)
+        fraction("target_rse", target_rse)
     if max_replicates is not None:
         if target_rse is None:
             raise ValueError("max_replicates caps what target_rse asks for: give target_rse, or replicates instead")
-        count = _positive_integer("max_replicates", max_replicates)
+        count = positive_integer("max_replicates", max_replicates)
     if target_rse is not None and max_replicates is None:
         return count
     if count < 2:
