@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +100,7 @@ class Explanation:
         text += [*_aligned([header, *lines]), "", sums]
         if self.output is not None:
             text.append(f"output {_vector(self.output)}")
-        return "\n".join([*text, "", WHAT_WEIGHTS_ARE])
+        return "\n".join([*text, "", *textwrap.wrap(WHAT_WEIGHTS_ARE, 100)])
 
 
 def explain(
