@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from attnsym._blocks import Problem, mask_part
+from attnsym._rows import row_sum
 from attnsym._scores import times_scale
 from attnsym._validate import Array
 from attnsym.masks import as_bias
-from attnsym.softmax import row_sum
 
 _TRIANGLES_KEPT = 4
 _ALIGNED = 16  # an edge that starts on a cache line is added several times faster

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._rows import row_max, row_sum
 from attnsym._validate import Array, compute_dtype, real_array
-
-_SHORT_ROW = 32
-_REDUCE_DIRECTLY = 512
 
 
 def softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
@@ -245,29 +243,6 @@ def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
     shifted -= np.einsum("...i,...i->...", shifted, p)[..., None]
     shifted *= p
     return np.asarray(shifted)
-
-
-def row_max(x: Array) -> Array:
-    """Return the maximum over the last axis, which stays with length 1; NaN if the row has one."""
-    n = x.shape[-1]
-    if n >= _REDUCE_DIRECTLY or x.size < 8 * _REDUCE_DIRECTLY:
-        return np.asarray(np.maximum.reduce(x, axis=-1, keepdims=True))
-    while n > _SHORT_ROW:  # NumPy reduces short rows one by one: fold them across rows instead
-        half = (n + 1) // 2
-        x = np.maximum(x[..., :half], x[..., n - half :])
-        n = half
-    peak = x[..., 0].copy()
-    for j in range(1, n):
-        np.maximum(peak, x[..., j], out=peak)
-    return np.asarray(peak[..., None])
-
-
-def row_sum(x: Array) -> Array:
-    """Return the sum over the last axis of the C-contiguous `x`, which stays with length 1; BLAS adds the fastest."""
-    if x.size < 8 * _REDUCE_DIRECTLY:
-        return np.asarray(np.add.reduce(x, axis=-1, keepdims=True))
-    n = x.shape[-1]
-    return np.asarray((x.reshape(-1, n) @ np.ones(n, x.dtype)).reshape(*x.shape[:-1], 1))
 
 
 def _along(x: npt.ArrayLike, axis: int, name: str) -> tuple[Array, int]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnsym._blocks import Problem
+from attnsym._rows import row_max, row_sum
 from attnsym._score_tiles import ScoreTiles
 from attnsym._threads import available_workers, for_each
 from attnsym._validate import Array
-from attnsym.softmax import row_max, row_sum
 
 # Scores of at most this size need no maximum subtracted: e³⁰ and sums of it are far inside float32.
 _SAFE_SCORE = 30.0

@@ -74,3 +74,17 @@ def loop_over_heads(query, key, value, mask=None, **options):
         for b in range(batch)
     ]
     return np.array(rows).reshape(batch, heads, query.shape[2], value.shape[3])
+
+
+def normal(rng, *shape, dtype=np.float64):
+    """Standard normal numbers of this shape and type."""
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def random_mask(rng, kind, shape):
+    """No mask, a boolean one, or a floating one with some −inf."""
+    if kind is None:
+        return None
+    if kind == "bool":
+        return rng.random(shape) < 0.7
+    return np.where(rng.random(shape) < 0.2, -math.inf, rng.standard_normal(shape))

@@ -109,6 +109,23 @@ def test_dropout_on_weights_and_on_the_output():
     assert np.abs(both - dropped).max() > 0.1
 
 
+def test_a_fresh_layer_has_scaled_score_variance_one_ninth():
+    # weights uniform within ±1/√d_model, as linear layers start: variance 1/(3 d_model), so a query's component has 1/3
+    rng = np.random.default_rng(9)
+    d_model, num_heads, replicates = 24, 3, 4000
+    scores = np.empty(replicates)
+    for i in range(replicates):
+        w_query, w_key = (rng.uniform(-1, 1, (d_model, d_model)) / math.sqrt(d_model) for _ in range(2))
+        tokens = rng.standard_normal((2, d_model))
+        q, k = (split_heads(tokens @ w, num_heads) for w in (w_query, w_key))
+        scores[i] = attnsym.attention_scores(q, k)[0, 0, 1]
+    squares = scores**2  # the mean is 0 by symmetry
+    standard_error = squares.std(ddof=1) / math.sqrt(replicates)
+    # five standard errors: a false alarm in about a million runs; the rival 1 lies 130 away
+    assert abs(squares.mean() - 1 / 9) < 5 * standard_error
+    assert standard_error < 0.01
+
+
 W = np.ones((4, 4))
 
 
