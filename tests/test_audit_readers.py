@@ -172,7 +172,7 @@ ONE = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", b"\0\0\0\0"
 BAD_MEMBERS = {
     "object member": ([("a.npy", ONE), ("b.npy", HOSTILE["object array.npy"][0])], "pickle"),
     "pickle member": ([("b.npy", pickle.dumps(Bomb()))], "pickle"),
-    "torch archive": ([("archive/data.pkl", pickle.dumps(Bomb()))], "torch.save"),
+    "torch archive": ([("archive/data.pkl", pickle.dumps(Bomb()))], "torch.load"),
     "text member": ([("readme.txt", b"hello there")], "not a NumPy array"),
     "giant shape": ([("a.npy", npy(HUGE % "(1099511627776,)"))], "declares shape"),
 }

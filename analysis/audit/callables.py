@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -131,7 +132,7 @@ def _open(
     for equal in (False, True):
         works: list[Session] = []
         for kind in [framework] if framework else frameworks():
-            for dtype in ("float64", "float32"):
+            for dtype in _types(kind):
                 for name in layouts:
                     session = _session(Caller(function, kind, dtype, name, arguments), sizes, equal, mask_means, seed)
                     try:
@@ -142,6 +143,13 @@ def _open(
                 if works:
                     return _best(works, equal)
     raise ValueError(f"the function could not be called in layout {', '.join(layouts)}: {complaint}")
+
+
+def _types(framework: str) -> tuple[str, ...]:
+    """Return the input types to try: JAX computes in float32 unless it was told otherwise."""
+    if framework == "jax" and not sys.modules["jax"].config.jax_enable_x64:
+        return ("float32",)
+    return ("float64", "float32")
 
 
 def _order(arguments: Arguments) -> list[str]:

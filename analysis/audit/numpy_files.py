@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.audit.stored import StoredTensor, is_shape, mapped, printable
+from analysis.audit.stored import StoredTensor, is_shape, mapped, pickle_refusal, printable
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000
@@ -48,7 +48,7 @@ def read_npz(path: Path) -> list[StoredTensor]:
             members = archive.infolist()
             names = [m.filename for m in members]
             if any(name.endswith("data.pkl") for name in names):
-                raise ValueError(f"{printable(path.name)} is a torch.save file: a pickle, which could run code")
+                raise ValueError(pickle_refusal(path))
             if len(set(names)) != len(names):
                 raise ValueError(f"{printable(path.name)} holds two members of the same name")
             return [_member(path, archive, info) for info in members]

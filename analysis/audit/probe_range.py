@@ -13,6 +13,7 @@ from analysis.audit.probing import Array, Session, reference
 
 LAMBDAS = (20.0, 100.0, 1e4, 3e4)
 FLOAT16_T = 300.0
+GRADIENT_PRECISION = 1e-5
 
 
 def probe_range(s: Session) -> None:
@@ -119,6 +120,10 @@ def probe_gradient(s: Session) -> None:
     if s.caller.framework not in ("torch", "jax") or s.repeats > 1:
         s.skipped["gradient"] = "dropout is on" if s.repeats > 1 else "no automatic derivatives in NumPy"
         return
+    precision = max(s.caller.precision, s.facts.get("noise", 0.0))
+    if precision > GRADIENT_PRECISION:
+        s.skipped["gradient"] = f"the function's precision of {precision:.2g} is too low for differences"
+        return
     arrays = s.draw()
     upstream = s.rng.standard_normal((s.sizes.batch, s.sizes.heads, s.sizes.n_queries, s.sizes.d_k))
     try:
@@ -126,7 +131,7 @@ def probe_gradient(s: Session) -> None:
     except Exception as error:  # whatever a stranger's code raises under differentiation
         s.skipped["gradient"] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         return
-    step = s.caller.precision ** (1 / 3)
+    step = precision ** (1 / 3)
     for place, name in enumerate(("query", "key", "value")):
         direction = s.rng.standard_normal(arrays[place].shape)
         moved = [list(arrays), list(arrays)]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.audit.numpy_files import MAGIC, read_npy, read_npz
 from analysis.audit.safetensors_files import read_safetensors
-from analysis.audit.stored import StoredTensor, printable
+from analysis.audit.stored import StoredTensor, pickle_refusal, printable
 
 PICKLED = {".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"}
-_CONVERT = (
-    "import sys, torch, safetensors.torch as s; "
-    "s.save_file({k: v.contiguous() for k, v in torch.load(sys.argv[1], weights_only=True).items()}, sys.argv[2])"
-)
 
 
 def read_tensors(paths: Sequence[str | Path]) -> dict[str, StoredTensor]:
@@ -41,7 +36,7 @@ def read_tensors(paths: Sequence[str | Path]) -> dict[str, StoredTensor]:
 
 def _read(path: Path) -> list[StoredTensor]:
     if path.suffix.lower() in PICKLED:
-        raise ValueError(_refusal(path))
+        raise ValueError(pickle_refusal(path))
     with path.open("rb") as stream:
         start = stream.read(6)
     if not start:
@@ -53,13 +48,5 @@ def _read(path: Path) -> list[StoredTensor]:
     if start[:2] == b"PK":
         return read_npz(path)
     if start[:1] == b"\x80":
-        raise ValueError(_refusal(path))
+        raise ValueError(pickle_refusal(path))
     raise ValueError(f"{printable(path.name)} is no .npz, .npy or .safetensors file")
-
-
-def _refusal(path: Path) -> str:
-    target = path.with_suffix(".safetensors")
-    line = (
-        f"python -c {shlex.quote(_CONVERT)} {shlex.quote(printable(str(path)))} {shlex.quote(printable(str(target)))}"
-    )
-    return f"{printable(path.name)} is a pickle, which could run code, and is not read: convert it with {line}"

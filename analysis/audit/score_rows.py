@@ -13,6 +13,7 @@ Array = NDArray[Any]
 Visible = Callable[[slice], "Array | None"]
 
 TILE_SCORES = 2**18
+MIN_ROWS = 32
 SAFE_IN_FLOAT32 = 1e3
 HIDDEN_BIAS = -1e4
 
@@ -72,10 +73,10 @@ def score_rows(
 
     Notes
     -----
-    Moments are taken about the row's mean, so that a large common score costs no digits. Tiles hold 2¹⁸ scores, which
-    stay in cache; a whole score matrix never exists.
+    Moments are taken about the row's mean, so that a large common score costs no digits. Tiles hold about 2¹⁸ scores,
+    which stay in cache; a whole score matrix never exists.
     """
-    rows = max(1, TILE_SCORES // max(1, key.shape[0]))
+    rows = max(MIN_ROWS, TILE_SCORES // max(1, key.shape[0]))
     transposed = np.ascontiguousarray(key.T)
     parts = []
     with np.errstate(all="ignore"):  # NaN and overflow are found by `finite` and reported in words

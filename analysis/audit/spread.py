@@ -53,14 +53,13 @@ def spread(queries: list[Array], keys: list[Array]) -> Spread:
     """
     weights = np.array([len(q) for q in queries], np.float64)
     weights /= weights.sum()
-    all_queries = np.concatenate(queries).astype(np.float64)
-    c_q = all_queries.T @ all_queries / len(all_queries)
-    means = [k.mean(axis=0, dtype=np.float64) for k in keys]
-    c_k = np.sum([w * _covariance(k, m) for w, k, m in zip(weights, keys, means, strict=True)], axis=0)
-    key_mean = weights @ np.array(means)
-    key_square = float(np.trace(c_k) + weights @ np.vecdot(means, means))
-    query_mean, d_k = all_queries.mean(axis=0), all_queries.shape[1]
-    query_square, key_variance = float(np.trace(c_q)), float(np.trace(c_k))
+    first, second = (np.array(m) for m in zip(*(_moments(q) for q in queries), strict=True))
+    query_mean, c_q = np.tensordot(weights, first, 1), np.tensordot(weights, second, 1)
+    means = np.array([k.mean(axis=0, dtype=np.float64) for k in keys])
+    c_k = np.tensordot(weights, [_covariance(k, m) for k, m in zip(keys, means, strict=True)], 1)
+    key_mean = weights @ means
+    d_k, query_square, key_variance = c_q.shape[0], float(np.trace(c_q)), float(np.trace(c_k))
+    key_square = key_variance + float(weights @ np.vecdot(means, means))
     channels = np.diag(c_q) * np.diag(c_k)
     product = c_q @ c_k
     total, independent = float(np.trace(product)), float(channels.sum())
@@ -88,6 +87,12 @@ def spread(queries: list[Array], keys: list[Array]) -> Spread:
             tuple(np.diag(c_k).tolist()),
         ),
     )
+
+
+def _moments(x: Array) -> tuple[Array, Array]:
+    """Return E[x] and E[x xᵀ]."""
+    wide = x.astype(np.float64)
+    return wide.mean(axis=0), wide.T @ wide / len(wide)
 
 
 def _covariance(x: Array, mean: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_CONVERT = (
+    "import sys, torch, safetensors.torch as s; "
+    "s.save_file({k: v.contiguous() for k, v in torch.load(sys.argv[1], weights_only=True).items()}, sys.argv[2])"
+)
 
 
 @dataclass(frozen=True)
@@ -60,3 +66,12 @@ def mapped(path: Path, dtype: np.dtype[Any], shape: Sequence[int], offset: int, 
 def is_shape(value: object) -> bool:
     """Tell whether a header's shape is a sequence of non-negative whole numbers (True is none)."""
     return isinstance(value, tuple | list) and all(type(n) is int and n >= 0 for n in value)
+
+
+def pickle_refusal(path: Path) -> str:
+    """Return why a pickle is not read, with the line that converts it."""
+    target = path.with_suffix(".safetensors")
+    line = (
+        f"python -c {shlex.quote(_CONVERT)} {shlex.quote(printable(str(path)))} {shlex.quote(printable(str(target)))}"
+    )
+    return f"{printable(path.name)} is a pickle, which could run code, and is not read: convert it with {line}"
