@@ -178,8 +178,8 @@ def _law(s: Session) -> None:
 _NAMES = {
     (0.5, 0.0): "√d_k",
     (1.0, 0.0): "d_k",
-    (0.5, 0.5): "√(H·d_k) = √d_model",
-    (1.0, 1.0): "d_model",
+    (0.5, 0.5): "√(H·d_k)",
+    (1.0, 1.0): "(H·d_k)",
     (0.25, 0.0): "d_k^(1/4)",
 }
 
@@ -222,7 +222,7 @@ def _judge(s: Session, intended: Callable[[int, int], float] | None, label: str)
         return
     if (law.name.startswith("1/√d_k") and "·" not in law.name) or s.facts.get("normalised"):
         return
-    code = "scale-d-model" if law.name.endswith("√d_model") else "scale-law"
+    code = "scale-d-model" if law.name.endswith("/√(H·d_k)") else "scale-law"
     hints = {"1/d_k": " (muP, or 1/√d_k applied twice)", "1 (none)": " (no scale at all)"}
     s.report(
         code, f"{measured}.", None if code != "scale-law" else f"The scale is {law.name}{hints.get(law.name, '')}."
