@@ -1,6 +1,7 @@
 """Every claim by every route: its record, its derivation, its prediction against a second one, its measurement."""
 
 import math
+import pickle
 from dataclasses import replace
 from functools import cache
 
@@ -39,6 +40,11 @@ def test_keys_are_unique():
 
 def test_the_usual_telling_is_called_too_simple():
     assert "the gradient vanishes, is too simple" in BY_KEY["query-gradient-mean"].meaning
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=name)
+def test_a_claim_travels_to_another_process(claim):
+    assert pickle.loads(pickle.dumps(claim)).cells == claim.cells
 
 
 # Route 1: derivations.

@@ -1,5 +1,6 @@
 """`confirm`: verdicts, streams, executors and stores, the table and the commands."""
 
+import importlib
 import json
 import math
 import re
@@ -125,6 +126,37 @@ def test_the_family_sets_the_critical_value():
 def test_budget_multiplies_the_replicates():
     assert {cell.replicates for cell in only(coin_claim(), budget=10).cells} == {40_000}
     assert {cell.replicates for cell in only(coin_claim(replicates=lambda cell: 100 * cell.coin)).cells} == {100, 200}
+
+
+OWN_CLAIM = """
+import attnsym
+from analysis import Claim, Identity
+
+def total(cell, rng, replicates):
+    query, key = rng.normal(size=(2, replicates, cell.n_keys, cell.d_k))
+    return attnsym.attention_weights(query, key, is_causal=True)[:, 1].sum(axis=-1)
+
+def one(cell):
+    return 1.0
+
+def all_keys(cell):
+    return 2.0 / cell.n_keys  # weights normalised before the mask
+
+my_claim = Claim("rows-sum-to-one", "the weights of a row sum to 1", ("causal",), "mine", None, one, total, None,
+                 Identity(), {"d_k": (4,), "n_keys": (5,)}, all_keys)
+"""
+
+
+def test_a_claim_from_a_users_own_file_passes_untouched(tmp_path, monkeypatch):
+    (tmp_path / "my_claims.py").write_text(OWN_CLAIM, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    my_claim = importlib.import_module("my_claims").my_claim
+    before = (vars(my_claim).copy(), len(analysis.CLAIMS))
+    result = only(my_claim)
+    assert result.claim is my_claim
+    assert result.verdict is ClaimVerdict.CONFIRMED
+    assert before == (vars(my_claim), len(analysis.CLAIMS))
+    assert confirm([my_claim, coin_claim()]).passed  # beside others too
 
 
 # Streams, executors, stores.

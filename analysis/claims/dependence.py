@@ -167,7 +167,7 @@ SCORE_ALIGNED = Claim(
     meaning="Once training aligns queries with keys, scores scaled by 1/√d_k grow like √d_k again, while 1/d_k keeps "
     "them of order one at every width. That is the case for 1/d_k in the maximal-update parametrisation (muP).",
     assumptions=("pairs (qᵢ, kᵢ) independent over i", "mean 0", "variance 1", "correlation ρ within a pair"),
-    source="Yang et al. 2022, Tensor Programs V, section 5 (1/d attention); moments derived here",
+    source="Yang et al. 2022, Tensor Programs V, for 1/d_k; moments derived here",
     derivation="score-aligned",
     predict=aligned_moment,
     sample=aligned_score,

@@ -297,7 +297,7 @@ LOG_LENGTH_SCALE = Claim(
     meaning="Multiplying unit-variance scores by log n undoes the dissolution with length, and in the end overdoes it. "
     "Already a factor of √(2 log n) is the border between weights that spread and weights that concentrate.",
     assumptions=GAUSSIAN,
-    source="Chiang and Cholak 2022, section 5.3, for log n; the number derived here",
+    source="Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention; number derived here",
     derivation=None,
     predict=exact_largest_weight,
     sample=largest_weight,
