@@ -8,13 +8,13 @@ from typing import Any
 # Name -> module. Looked up on first use, so that `import analysis` costs no SciPy, SymPy or matplotlib.
 _EXPORTS: dict[str, str] = {
     "CLAIMS": "claims",
-    "AtMost": "relation",
+    "AtMost": "relation_draws",
     "Claim": "claim",
     "ClaimVerdict": "confirmation",
     "Confirmation": "confirmation",
     "Exactly": "relation",
-    "Fits": "relation",
-    "Identity": "relation",
+    "Fits": "relation_draws",
+    "Identity": "relation_draws",
     "ToLeadingOrder": "relation",
     "confirm": "confirming",
     "expected_entropy": "exact",

@@ -9,7 +9,8 @@ import numpy as np
 import attnsym
 from analysis.claim import Cell, Claim
 from analysis.claims.draws import FloatArray, query_and_keys
-from analysis.relation import AtMost, Exactly
+from analysis.relation import Exactly
+from analysis.relation_draws import AtMost
 
 
 def largest_cosine_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:

@@ -21,7 +21,8 @@ from analysis.exact import (
     expected_query_gradient_squared,
 )
 from analysis.executors import open_executor
-from analysis.relation import Exactly, Identity
+from analysis.relation import Exactly
+from analysis.relation_draws import Identity
 from analysis.scale import resolve_scale
 from analysis.seeds import settings_digest
 from analysis.settings import read_settings

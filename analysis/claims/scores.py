@@ -18,7 +18,8 @@ from analysis.claims.draws import (
     query_and_keys,
     vectors,
 )
-from analysis.relation import Exactly, Fits
+from analysis.relation import Exactly
+from analysis.relation_draws import Fits
 from analysis.score_law import score_distribution
 
 

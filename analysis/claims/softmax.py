@@ -9,7 +9,7 @@ import numpy as np
 import attnsym
 from analysis.claim import Cell, Claim
 from analysis.claims.draws import FloatArray, query_and_keys, weights
-from analysis.relation import AtMost, Identity
+from analysis.relation_draws import AtMost, Identity
 
 _ONE_ROW = ("weights of one row, positive, summing to 1",)
 
