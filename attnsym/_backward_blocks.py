@@ -9,7 +9,7 @@ import numpy as np
 from attnsym._blocks import Heads, Problem
 from attnsym._score_tiles import ScoreTiles
 from attnsym._scores import times_scale
-from attnsym._threads import available_workers, for_each
+from attnsym._threads import for_each, useful_workers
 from attnsym._validate import Array
 from attnsym.softmax import softmax_in_place
 
@@ -17,6 +17,7 @@ Gradients = tuple[Array, Array, Array]
 
 _BLOCK_ELEMENTS = 1 << 18  # scores in a block: a megabyte of float32 for them and one for their gradient
 _MAX_QUERIES, _MIN_QUERIES = 256, 32
+_SUMS = 8
 
 
 def gradients_in_blocks(
@@ -43,12 +44,13 @@ def gradients_in_blocks(
     workers : int, optional
         Number of threads; as many as BLAS would use if None.
     """
-    workers = available_workers() if workers is None else workers
+    workers = useful_workers(problem.n_scores) if workers is None else workers
     n_heads, n_queries, n_keys = problem.n_heads, problem.n_queries, problem.n_keys
     rows = max(1, min(n_queries, _MAX_QUERIES, max(block_elements // n_keys, min(_MIN_QUERIES, block_elements))))
     together = max(1, min(n_heads, block_elements // (n_queries * n_keys)))
     groups = [slice(h, min(h + together, n_heads)) for h in range(0, n_heads, together)]
-    parts = max(1, min(-(-workers // len(groups)), n_queries // rows))  # several workers on one head add up their own
+    # few heads: several sums for each, added up at the end, so that the number of workers changes no number
+    parts = max(1, min(-(-_SUMS // len(groups)), n_queries // rows))
     d_query = np.empty((n_heads, n_queries, problem.query.matrices.shape[-1]), problem.query.matrices.dtype)
     d_key = np.zeros((parts, n_heads, n_keys, d_query.shape[-1]), d_query.dtype)
     d_value = np.zeros((parts, n_heads, n_keys, problem.value.matrices.shape[-1]), d_query.dtype)

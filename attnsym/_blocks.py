@@ -81,6 +81,11 @@ class Problem:
         """Columns of each score matrix."""
         return int(self.key.matrices.shape[-2])
 
+    @property
+    def n_scores(self) -> int:
+        """Size of all score matrices together."""
+        return self.n_heads * self.n_queries * self.n_keys
+
 
 def as_problem(x: Inputs, settings: Settings) -> Problem:
     """Return attention over batch axes, broadcasting and shared key heads as a plain list of heads."""

@@ -11,7 +11,7 @@ from attnsym._scores import times_scale
 from attnsym._validate import Array
 from attnsym.masks import as_bias
 
-_TRIANGLES_KEPT = 4
+_EDGES_KEPT, _BIASES_KEPT = 256, 4
 _ALIGNED = 16  # an edge that starts on a cache line is added several times faster
 
 
@@ -31,7 +31,8 @@ class ScoreTiles:
         self.problem = problem
         self.dtype = problem.query.matrices.dtype
         self.buffer = np.empty(elements, self.dtype)
-        self.triangles: dict[tuple[int, bytes, bytes], Array] = {}
+        self.edges: dict[tuple[int, int, int, int], list[tuple[slice, Array]]] = {}
+        self.biases: dict[tuple[int, bytes, bytes], Array] = {}
 
     def load(self, heads: slice) -> None:
         """Take up the keys and masks of these heads."""
@@ -67,26 +68,41 @@ class ScoreTiles:
 
     def _hide(self, scores: Array, rows: slice, columns: slice) -> None:
         """Set to −inf what causality and window hide; only the columns that some row does not see are touched."""
+        tile = (rows.start, rows.stop, columns.start, columns.stop)
+        if tile not in self.edges:
+            if len(self.edges) >= _EDGES_KEPT:
+                self.edges.clear()
+            self.edges[tile] = self._find_edges(rows, columns)
+        for part, bias in self.edges[tile]:
+            edge = scores[..., part]
+            edge += bias
+
+    def _find_edges(self, rows: slice, columns: slice) -> list[tuple[slice, Array]]:
         first, end = self.problem.first[rows], self.problem.end[rows]
         seen_by_all = slice(int(first.max()), int(end.min()) // _ALIGNED * _ALIGNED)
         edges = [columns]
         if seen_by_all.start < seen_by_all.stop:
             left = slice(columns.start, min(columns.stop, seen_by_all.start))
             edges = [left, slice(max(columns.start, seen_by_all.stop), columns.stop)]
-        for edge in edges:
-            if edge.start < edge.stop:
-                part = scores[..., edge.start - columns.start : edge.stop - columns.start]
-                part += self._triangle(first - edge.start, end - edge.start, edge.stop - edge.start)
+        return [
+            (
+                slice(edge.start - columns.start, edge.stop - columns.start),
+                self._bias(first - edge.start, end - edge.start, edge.stop - edge.start),
+            )
+            for edge in edges
+            if edge.start < edge.stop
+        ]
 
-    def _triangle(self, first: npt.NDArray[np.int64], end: npt.NDArray[np.int64], width: int) -> Array:
+    def _bias(self, first: npt.NDArray[np.int64], end: npt.NDArray[np.int64], width: int) -> Array:
+        """Return 0 where first ≤ column < end and −inf elsewhere; the tiles along a diagonal share one such array."""
         first, end = np.maximum(first, 0), np.minimum(end, width)
         name = (width, first.tobytes(), end.tobytes())
-        if name not in self.triangles:
-            if len(self.triangles) >= _TRIANGLES_KEPT:
-                self.triangles.clear()
+        if name not in self.biases:
+            if len(self.biases) >= _BIASES_KEPT:
+                self.biases.clear()
             keys = np.arange(width)
-            self.triangles[name] = as_bias((keys >= first[:, None]) & (keys < end[:, None]), self.dtype)
-        return self.triangles[name]
+            self.biases[name] = as_bias((keys >= first[:, None]) & (keys < end[:, None]), self.dtype)
+        return self.biases[name]
 
 
 def longest(x: Array) -> float:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+_SCORES_PER_WORKER = 1 << 18  # about half a millisecond
+
 
 @functools.cache
 def _blas() -> Any:
@@ -35,6 +37,11 @@ def available_workers() -> int:
             return _limit.threads
     counts = [x.num_threads for x in _blas().lib_controllers if x.num_threads]
     return max(counts) if counts else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def useful_workers(n_scores: int) -> int:
+    """Return how many threads to use on this many scores: none that would have less to do than its start costs."""
+    return max(1, min(available_workers(), n_scores // _SCORES_PER_WORKER))
 
 
 class _Limit:
@@ -68,14 +75,13 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore.restore_original_limits()
 
 
-def for_each(n_tasks: int, new_worker: Callable[[], Callable[[int], None]], workers: int | None = None) -> None:
+def for_each(n_tasks: int, new_worker: Callable[[], Callable[[int], None]], workers: int) -> None:
     """
-    Run tasks 0 … n_tasks − 1, in that order of starting, on worker threads.
+    Run tasks 0 … n_tasks − 1, started in that order, on `workers` threads, the calling one among them.
 
     `new_worker` makes a worker's own function of the task number, with its own buffers. NumPy's error state is set
     within each thread, where ±inf and NaN are the tasks' business. The first exception of a worker is raised here.
     """
-    wanted = min(available_workers() if workers is None else workers, n_tasks)
     next_task = itertools.count()
     failures: list[BaseException] = []
 
@@ -88,15 +94,12 @@ def for_each(n_tasks: int, new_worker: Callable[[], Callable[[int], None]], work
         except BaseException as error:
             failures.append(error)
 
-    if wanted <= 1:
+    with one_blas_thread():
+        helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, n_tasks) - 1)]
+        for helper in helpers:
+            helper.start()
         work()
-    else:
-        with one_blas_thread():
-            helpers = [threading.Thread(target=work, daemon=True) for _ in range(wanted - 1)]
-            for helper in helpers:
-                helper.start()
-            work()
-            for helper in helpers:
-                helper.join()
+        for helper in helpers:
+            helper.join()
     if failures:
         raise failures[0]

@@ -10,7 +10,7 @@ import numpy as np
 from attnsym._blocks import Problem
 from attnsym._rows import row_max, row_sum
 from attnsym._score_tiles import ScoreTiles
-from attnsym._threads import available_workers, for_each
+from attnsym._threads import for_each, useful_workers
 from attnsym._validate import Array
 
 # Scores of at most this size need no maximum subtracted: e³⁰ and sums of it are far inside float32.
@@ -20,6 +20,7 @@ _SAFE_VALUE = (2.0**-70, 2.0**60)
 
 _TILE_ELEMENTS = 1 << 17  # half a megabyte of float32: half of a usual L2 cache
 _QUERIES, _CAUSAL_QUERIES, _KEYS = 256, 128, 512
+_SHORT = 1024  # with more keys, loading those of several heads at once gains nothing
 _TASKS_PER_WORKER = 4
 
 
@@ -33,12 +34,12 @@ class Tiles:
 
 
 def choose_tiles(problem: Problem) -> Tiles:
-    """Return tiles that stay in cache: several small heads, or a part of a large one."""
+    """Return tiles that stay in cache: a part of a long head, or of several short ones."""
     ragged = problem.end.size > 0 and bool(problem.end[0] < problem.end[-1])
     queries = min(problem.n_queries, _CAUSAL_QUERIES if ragged else _QUERIES)
     keys = min(problem.n_keys, _KEYS)
-    whole = queries == problem.n_queries and keys == problem.n_keys
-    return Tiles(max(1, _TILE_ELEMENTS // (queries * keys)) if whole else 1, queries, keys)
+    together = _TILE_ELEMENTS // (queries * keys) if problem.n_keys <= _SHORT else 1
+    return Tiles(max(1, min(problem.n_heads, together)), queries, keys)
 
 
 def tiled_attention(
@@ -64,7 +65,7 @@ def tiled_attention(
         Number of threads; as many as BLAS would use if None.
     """
     tiles = choose_tiles(problem) if tiles is None else tiles
-    workers = available_workers() if workers is None else workers
+    workers = useful_workers(problem.n_scores) if workers is None else workers
     output = np.empty((problem.n_heads, problem.n_queries, problem.value.matrices.shape[-1]), problem.output_dtype)
     blocks = _blocks(problem, tiles, workers)
 
@@ -101,13 +102,9 @@ class _Worker:
         if self.loaded != heads:
             self._load(heads)
         query = self.problem.query[heads]
-        bound = self.scores.bound(query[:, queries])
-        fits = self.value_fits and bound < float(np.finfo(self.dtype).max) * 2.0**-26
-        cap = self.problem.settings.softcap
-        self.safe = self.value_safe and self.scores.bounded and min(bound, cap or np.inf) <= _SAFE_SCORE
         for start in range(queries.start, queries.stop, self.tiles.queries):
             rows = slice(start, min(start + self.tiles.queries, queries.stop))
-            if not (fits and self._attend(query[:, rows], heads, rows)):
+            if not self._attend(query[:, rows], heads, rows):
                 self.output[heads, rows] = self.plain(heads, rows)
 
     def _load(self, heads: slice) -> None:
@@ -121,7 +118,12 @@ class _Worker:
         self.loaded = heads
 
     def _attend(self, query: Array, heads: slice, rows: slice) -> bool:
-        """Compute one query tile's output; False, with the output undefined, where a score was not finite."""
+        """Compute one query tile's output; False, with the output undefined, where something was not finite."""
+        bound = self.scores.bound(query)
+        if not (self.value_fits and bound < float(np.finfo(self.dtype).max) * 2.0**-26):
+            return False
+        bound = min(bound, self.problem.settings.softcap or np.inf)
+        safe = self.value_safe and self.scores.bounded and bound <= _SAFE_SCORE
         n_heads, n_rows = query.shape[:2]
         scaled = self.scores.scaled(query)
         mixed = self.partial[: n_heads * n_rows * self.value.shape[-1]].reshape(n_heads, n_rows, -1)
@@ -133,7 +135,7 @@ class _Worker:
         for start in range(first, end, self.tiles.keys):
             columns = slice(start, min(start + self.tiles.keys, end))
             scores = self.scores.tile(scaled, rows, columns)
-            if not self.safe:
+            if not safe:
                 peak = _shift(scores, peak, () if start == first else (total, running))
             np.exp(scores, out=scores)
             total += row_sum(scores)

@@ -7,12 +7,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import attnsym
-from attnsym import _threads, scaled_dot_product_attention
+from attnsym import _threads, scaled_dot_product_attention, scaled_dot_product_attention_vjp
 from attnsym._blocks import as_problem
 from attnsym._plain import output_in_blocks, plain_output
 from attnsym._scores import read_inputs
@@ -203,14 +204,21 @@ def test_chosen_tiles_stay_in_cache():
 
 def test_any_number_of_workers_gives_the_same_numbers():
     rng = np.random.default_rng(7)
-    q, k, v = (normal(rng, 1, 3, 50, 8) for _ in range(3))
-    one, *more = (both_paths(q, k, v, Tiles(1, 16, 16), workers=w, is_causal=True)[0] for w in (1, 2, 5))
+    q, k, v, g = (normal(rng, 1, 1, 50, 8) for _ in range(4))
+    q[..., 20, :] *= 30  # some tiles subtract a maximum, some need not
+    one, *more = (both_paths(q, k, v, Tiles(1, 8, 16), workers=w, is_causal=True)[0] for w in (1, 2, 5))
     for output in more:
         np.testing.assert_array_equal(output, one)
+    q, k, v, g = (normal(rng, 1, 1, 600, 8) for _ in range(4))
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        alone = scaled_dot_product_attention_vjp(q, k, v, g), scaled_dot_product_attention(q, k, v)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        together = scaled_dot_product_attention_vjp(q, k, v, g), scaled_dot_product_attention(q, k, v)
+    for left, right in zip((*alone[0], alone[1]), (*together[0], together[1]), strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_blas_is_held_to_one_thread_and_given_back():
-    threadpoolctl = pytest.importorskip("threadpoolctl")
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = _threads.available_workers()
         seen = []
@@ -218,10 +226,9 @@ def test_blas_is_held_to_one_thread_and_given_back():
         def new_worker():
             return lambda task: seen.append(([x.num_threads for x in _threads._blas().lib_controllers], task))
 
-        _threads.for_each(6, new_worker)
+        _threads.for_each(6, new_worker, before)
         assert sorted(task for _, task in seen) == list(range(6))
-        if before > 1:
-            assert all(set(counts) == {1} for counts, _ in seen)
+        assert all(set(counts) == {1} for counts, _ in seen)
         assert _threads.available_workers() == before
 
 
