@@ -35,10 +35,10 @@ def test_no_shard_repeats_the_stream_of_the_plain_seed(seed):
     assert plain.isdisjoint({first_draw(seed=seed, shard=shard) for shard in range(100)})
 
 
-def test_a_hundred_thousand_shards_do_not_collide():
+def test_twenty_thousand_shards_do_not_collide():
     digest = settings_digest("entropy", {"d_k": 4})
-    states = {tuple(shard_sequence(0, digest, shard).generate_state(2)) for shard in range(100_000)}
-    assert len(states) == 100_000
+    states = {tuple(shard_sequence(0, digest, shard).generate_state(2)) for shard in range(20_000)}
+    assert len(states) == 20_000
 
 
 def test_the_streams_are_pinned():

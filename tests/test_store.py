@@ -16,7 +16,8 @@ from analysis.cli import main
 
 ROOT = Path(__file__).parent.parent
 STUDY = {"d_k": [4, 16], "n_keys": 256, "scale": "sqrt", "statistic": ("mean", "median"), "seed": 3, "workers": 1}
-LENGTH = {"replicates": 150_000}
+LONG = {"replicates": 150_000}  # 20 shards, about a second
+LENGTH = {"replicates": 40_000}  # 6 shards
 
 SCRIPT = """
 import sys
@@ -30,6 +31,11 @@ run_study("entropy", d_k=[4, 16], n_keys=256, scale="sqrt", statistic=("mean", "
 @pytest.fixture(scope="module")
 def uninterrupted() -> Study:
     return run_study("entropy", **STUDY, **LENGTH)
+
+
+@pytest.fixture(scope="module")
+def never_killed() -> Study:
+    return run_study("entropy", **STUDY, **LONG)
 
 
 def start(store: Path, result: Path) -> subprocess.Popen:
@@ -67,16 +73,16 @@ def kill_at_random_times(directory: Path, kills: int, seed: int) -> Study:
     return Study.from_json(result)
 
 
-def test_ten_kills_lose_nothing(tmp_path, uninterrupted):
-    assert kill_at_random_times(tmp_path, 10, seed=1) == uninterrupted
+def test_ten_kills_lose_nothing(tmp_path, never_killed):
+    assert kill_at_random_times(tmp_path, 10, seed=1) == never_killed
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_lose_nothing(tmp_path, uninterrupted):
+def test_a_hundred_kills_lose_nothing(tmp_path, never_killed):
     for batch in range(10):
         directory = tmp_path / str(batch)
         directory.mkdir()
-        assert kill_at_random_times(directory, 10, seed=100 + batch) == uninterrupted
+        assert kill_at_random_times(directory, 10, seed=100 + batch) == never_killed
 
 
 def test_finished_shards_are_not_drawn_again(tmp_path, uninterrupted, monkeypatch):
@@ -88,7 +94,7 @@ def test_finished_shards_are_not_drawn_again(tmp_path, uninterrupted, monkeypatc
 
 def test_a_store_grows_with_the_replicates(tmp_path):
     store = tmp_path / "study.db"
-    run_study("entropy", **STUDY, replicates=70_000, store=store)
+    run_study("entropy", **STUDY, replicates=20_000, store=store)
     assert run_study("entropy", **STUDY, **LENGTH, store=store) == run_study("entropy", **STUDY, **LENGTH)
 
 
@@ -120,7 +126,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_resume(tmp_path, monkey
 
 def test_an_interrupt_without_a_store_gives_the_finished_cells(monkeypatch, uninterrupted):
     with monkeypatch.context() as patch:
-        interrupt_after(patch, 12)
+        interrupt_after(patch, 4)
         with pytest.raises(StudyInterrupted, match="nothing was stored") as caught:
             run_study("entropy", **STUDY, **LENGTH)
     assert caught.value.study.rows == uninterrupted.rows[:2]

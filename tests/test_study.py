@@ -110,6 +110,22 @@ def test_estimates_meet_the_exact_values(quantity, statistic, sampler):
         assert row.sampler == sampler
 
 
+@pytest.mark.parametrize(
+    ("quantity", "statistic", "settings"),
+    [
+        ("entropy", "mean", {"sampler": "conditional", "d_k": 64, "n_keys": 8}),
+        ("entropy", "mean", {"sampler": "conditional", "d_k": 64, "n_keys": 8, "precision": "single"}),
+        ("score", "variance", {"sampler": "conditional", "d_k": 64}),
+        ("score", "variance", {"sampler": "direct", "d_k": 4}),
+    ],
+)
+def test_a_scale_off_by_one_percent_would_be_seen(quantity, statistic, settings):
+    row = run_study(quantity, scale="unscaled", statistic=statistic, replicates=1_000_000, seed=4, **settings).rows[0]
+    slope = {"entropy": -1.0, "score": 2.0}[quantity]  # d log estimand / d log scale, nearly
+    assert abs(row.z_score) < Z_LIMIT
+    assert abs(slope) * 0.01 * row.prediction > 1.5 * Z_LIMIT * row.standard_error, "the test has the power it claims"
+
+
 def test_rows_carry_every_setting():
     row = run_study("entropy", softcap=3.0, statistic=0.25, **{**SMALL, "d_k": 8}).rows[1]
     assert (row.quantity, row.statistic, row.law, row.d_k, row.n_keys) == ("entropy", "quantile_0.25", "normal", 8, 5)
