@@ -444,7 +444,9 @@ def check_random_claims(seed, count):
         proved += 1
         given = [assumption(text) for text in facts]
         assert find_witness(lhs, rhs, given, at_most=6) is None, (lhs, rhs, facts)
-        stronger = {*facts, *claims.rng.sample(RANDOM_FACTS, 2)}
+        # What replaces a vector (k = q, one repeated number) can make what was assumed before contradictory.
+        extra = [text for text in RANDOM_FACTS if not text.startswith(("same", "constant"))]
+        stronger = {*facts, *claims.rng.sample(extra, 2)}
         assert decisions(lhs, rhs, tuple(stronger)) == (True, True), "an assumption more loses a proof"
     return proved, refused
 

@@ -143,6 +143,8 @@ def renders(latex):
     """Draw with a real typesetting engine; it raises on what it cannot set."""
     box = MathTextParser("path").parse(f"${latex}$", dpi=72)
     assert box.width > 0
+    # Matplotlib lets a second superscript pass, which TeX and MathJax refuse: a prime is one as well.
+    assert not re.search(r"('|\^\{[^{}]*\}|\^\w)(_\{[^{}]*\})?\^", latex)
     commands = set(re.findall(r"\\([A-Za-z]+)", latex))
     assert commands <= COMMANDS, commands - COMMANDS
 

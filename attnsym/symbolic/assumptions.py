@@ -121,6 +121,12 @@ class Facts:
                 given |= {Assumption("independent_components", (name,)) for name in item.arguments}
             if item.kind == "gaussian_pairs":
                 given |= {Assumption("gaussian", (name,)) for name in item.arguments}
+        same = {item.arguments[1]: item.arguments[0] for item in given if item.kind == "same"}
+        given |= {
+            Assumption(item.kind, (same[item.arguments[0]],))
+            for item in given
+            if len(item.arguments) == 1 and item.arguments[0] in same
+        }
         self._by_kind: dict[str, set[tuple[str, ...]]] = {}
         for item in given:
             self._by_kind.setdefault(item.kind, set()).add(item.arguments)

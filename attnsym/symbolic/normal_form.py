@@ -251,9 +251,9 @@ class _Form:
             return monomial
         # Labels that share no factor with another are told apart by what the monomial says of them alone.
         entangled = _entangled(monomial)
-        classes: dict[tuple[str, ...], list[int]] = {}
+        classes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
         for label in bound:
-            classes.setdefault((bound[label], repr(_signature(monomial, label))), []).append(label)
+            classes.setdefault((bound[label], _signature(monomial, label)), []).append(label)
         orders = product(
             *(
                 permutations(group) if any(label in entangled for label in group) else (group,)
@@ -305,15 +305,22 @@ def _rename(monomial: Monomial, renaming: Mapping[int, int]) -> Monomial:
     return tuple(sorted(powers.items()))
 
 
-def _signature(monomial: Monomial, label: int) -> tuple[object, ...]:
-    """What a monomial says of one label, whatever the labels are called."""
-    seen: list[tuple[object, ...]] = []
+def _signature(monomial: Monomial, label: int) -> tuple[str, ...]:
+    """What a monomial says of one label, whatever the other labels are called."""
+    seen = []
     for (name, labels), power in monomial:
         if name == MOMENT:
-            inner = _signature(labels, label)  # type: ignore[arg-type]
-            if inner:
-                seen.append((name, power, inner, len(labels)))
+            factors: Any = labels
+            described = sorted(f"{own}{_marked(own, places, label)}^{n}" for (own, places), n in factors)
+            mentions = any(label in places for (_, places), _ in factors)
         else:
-            symmetric = name.startswith("C_")
-            seen.extend((name, power, 0 if symmetric else n) for n, own in enumerate(labels) if own == label)
-    return tuple(sorted(seen, key=repr))
+            described, mentions = [_marked(name, labels, label)], label in labels
+        if mentions:
+            seen.append(f"{name}{described}^{power}")
+    return tuple(sorted(seen))
+
+
+def _marked(name: str, labels: tuple[Any, ...], label: int) -> str:
+    """Mark one label, blur the others that are summed over, keep the fixed ones."""
+    marks = ["*" if own == label else "?" if own >= 0 else str(own) for own in labels]
+    return ",".join(sorted(marks) if name.startswith("C_") else marks)

@@ -54,11 +54,11 @@ _NAMES: dict[Any, Box] = {
     n.logistic_4: Script(Token("λ", r"\lambda"), Token("4", tag="mn")),
 }
 _VECTORS = {
-    "k2": Token("k′", "k'"),
+    "k2": Token("k′", "{k'}"),
     "u": Token("û", r"\hat{u}"),
     "w": Token("ŵ", r"\hat{w}"),
-    "C_q": Token("C^q", "C^{q}"),
-    "C_k": Token("C^k", "C^{k}"),
+    "C_q": Token("C^q", "{C^{q}}"),
+    "C_k": Token("C^k", "{C^{k}}"),
     "excess": Token("ξ", r"\xi"),
     "p_t": Token("p"),
     "cgf_i": Token("K"),
