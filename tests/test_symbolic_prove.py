@@ -34,7 +34,8 @@ from attnsym.symbolic import (
 )
 from attnsym.symbolic.evaluator import Evaluator
 from attnsym.symbolic.expressions import read
-from attnsym.symbolic.laws import SIGN, SKEW, laws
+from attnsym.symbolic.laws import laws
+from attnsym.symbolic.marginals import SIGN, SKEW
 from attnsym.symbolic.satisfaction import satisfies
 
 SCORE = Sum(q[i] * k[i], i)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attnsym.symbolic.assumptions import KINDS, Assumption, assumption
 from attnsym.symbolic.catalogue import DERIVATIONS
-from attnsym.symbolic.derivation import Axiom, Chain, Derivation, Equation, Known, Statement, Step, chain, line
+from attnsym.symbolic.derivation import Derivation
+from attnsym.symbolic.expectation import rewrite
 from attnsym.symbolic.gate import GrammarError
 from attnsym.symbolic.notation import (
     C_k,
@@ -49,7 +50,9 @@ from attnsym.symbolic.notation import (
 )
 from attnsym.symbolic.printing import to_latex, to_mathml, to_unicode
 from attnsym.symbolic.proving import derive, prove
+from attnsym.symbolic.steps import Axiom, Chain, Equation, Known, Statement, Step
 from attnsym.symbolic.verdict import Truth, Verdict
+from attnsym.symbolic.writing import by, chain, line
 
 __all__ = [
     "DERIVATIONS",
@@ -83,6 +86,7 @@ __all__ = [
     "a",
     "assumption",
     "b",
+    "by",
     "c",
     "chain",
     "d_k",
@@ -102,6 +106,7 @@ __all__ = [
     "prove",
     "q",
     "r",
+    "rewrite",
     "rho",
     "s",
     "scale",

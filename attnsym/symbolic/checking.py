@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attnsym.symbolic.assumptions import Facts
-from attnsym.symbolic.derivation import Axiom, Chain, Derivation, Equation, Known, Step
+from attnsym.symbolic.derivation import Derivation
+from attnsym.symbolic.glyphs import vector_box
 from attnsym.symbolic.layout import Row, Script, Token
 from attnsym.symbolic.notation import S, Sum, Var, X, Y, d_k
 from attnsym.symbolic.polynomial import Monomial
 from attnsym.symbolic.positivity import is_nonnegative
-from attnsym.symbolic.printing import vector_box
 from attnsym.symbolic.rules import RULES
+from attnsym.symbolic.steps import Axiom, Chain, Equation, Known, Step
 from attnsym.symbolic.verdict import Decision, Truth, Verdict, decide
 from attnsym.symbolic.witness import find_witness
 

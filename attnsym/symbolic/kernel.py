@@ -1,20 +1,12 @@
-"""
-The first decision procedure: evaluate both sides exactly at enough sizes.
-
-Completeness lemma. Group the bound indices of a closed term by which of them are equal. A product of components that
-touches s distinct indices then carries a coefficient that is a polynomial in the size, of degree at most D - s, where
-D counts nested sums and powers of the size (products add, sums take the maximum), less the powers in denominators.
-Expectations send monomials to monomials in moments and keep the bound. So two terms with f free indices that agree at
-sizes 1 … D + 1 + f agree at every size. The lemma needs symmetry under renumbering the components; the grammar gate
-refuses what has none (literal indices, other limits).
-"""
+"""The first decision procedure: evaluate both sides exactly at as many sizes as the completeness lemma asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 
+from attnsym.symbolic import lemma
 from attnsym.symbolic.assumptions import Facts
 from attnsym.symbolic.moments import Moments
 from attnsym.symbolic.polynomial import (
@@ -70,92 +62,15 @@ def equal(difference: Term, free: Mapping[int, str], facts: Facts, random: froze
     """
     budget = Budget()
     moments = Moments(facts, budget)
-    sorts = sorted(_sorts(difference) | set(free.values()))
-    points = {sort: _points(difference, sort, list(free.values()).count(sort)) for sort in sorts}
-    for values in product(*(range(1, points[sort] + 1) for sort in sorts)):
+    sorts = sorted(lemma.sorts(difference) | set(free.values()))
+    ranges = [range(1, lemma.points(difference, sort, list(free.values()).count(sort)) + 1) for sort in sorts]
+    for values in product(*ranges):
         sizes = dict(zip(sorts, values, strict=True))
         for environment in _free_values(free, sizes):
             value = _Evaluation(sizes, facts, moments, budget, random).of(difference, environment)
             if not _vanishes(value, sizes, budget):
                 return False, moments
     return True, moments
-
-
-def _points(term: Term, sort: str, free: int) -> int:
-    """How many sizes of this sort decide: the lemma's D + 1 + f."""
-    high, low = degrees(term, sort)
-    # Clearing 1/Z multiplies by sums over the keys, one for each power of 1/Z.
-    cleared = inverse_power(term) if sort == WEIGHT_SORT else 0
-    return max(high - low, 0) + cleared + 1 + free
-
-
-def degrees(term: Term, sort: str) -> tuple[int, int]:
-    """Bounds (highest, lowest) on the powers of a size that sums and explicit powers can produce."""
-    match term:
-        case Size(own, half_power) if own == sort:
-            return -(-half_power // 2), half_power // 2
-        case Add(terms):
-            bounds = [degrees(part, sort) for part in terms]
-            return max((high for high, _ in bounds), default=0), min((low for _, low in bounds), default=0)
-        case Mul(factors):
-            bounds = [degrees(factor, sort) for factor in factors]
-            return sum(high for high, _ in bounds), sum(low for _, low in bounds)
-        case Power(base, exponent):
-            high, low = degrees(base, sort)
-            return high * exponent, low * exponent
-        case Sum(_, own, body):
-            high, low = degrees(body, sort)
-            return high + (own == sort), low
-        case Mean(body):
-            high, low = degrees(body, sort)
-            # A known second moment may bring in the size itself (isotropic direction 1/d_k, hypothesis d_k).
-            weight = component_degree(body) if sort == "d_k" else 0
-            return high + weight, low - weight
-        case _:
-            return 0, 0
-
-
-def component_degree(term: Term) -> int:
-    """Highest total degree in components whose second moment is a power of d_k, divided by two."""
-    return _degree(term, lambda part: isinstance(part, Component) and part.family in _SIZED) // 2
-
-
-_SIZED = frozenset({"u", "S"})
-
-
-def inverse_power(term: Term) -> int:
-    """Highest power of 1/Z in a term."""
-    return _degree(term, lambda part: isinstance(part, Component) and part.family == INVERSE_PARTITION)
-
-
-def _degree(term: Term, counts: Callable[[Term], bool]) -> int:
-    match term:
-        case Add(terms):
-            return max((_degree(part, counts) for part in terms), default=0)
-        case Mul(factors):
-            return sum(_degree(factor, counts) for factor in factors)
-        case Power(base, exponent):
-            return exponent * _degree(base, counts)
-        case Sum(_, _, body) | Mean(body):
-            return _degree(body, counts)
-        case _:
-            return int(counts(term))
-
-
-def _sorts(term: Term) -> set[str]:
-    match term:
-        case Size(sort):
-            return {sort}
-        case Add(parts) | Mul(parts):
-            return set().union(*(_sorts(part) for part in parts))
-        case Power(base, _):
-            return _sorts(base)
-        case Sum(_, sort, body):
-            return {sort} | _sorts(body)
-        case Mean(body):
-            return _sorts(body) | ({"d_k"} if component_degree(body) else set())
-        case _:
-            return set()
 
 
 def _free_values(free: Mapping[int, str], sizes: Mapping[str, int]) -> Iterator[dict[int, int]]:

@@ -10,40 +10,22 @@ from itertools import combinations, permutations, product
 from typing import TypeAlias
 
 from attnsym.symbolic.assumptions import DISPLAYED
+from attnsym.symbolic.marginals import (
+    AGREE,
+    LENGTH,
+    MEAN_ONE,
+    NORMAL_MEAN_ONE,
+    NORMAL_TO_4,
+    NORMAL_WIDE,
+    PEAKED,
+    SIGN,
+    SKEW,
+    WIDE,
+    WORDS,
+    Marginal,
+)
 
-Marginal: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
 Outcome: TypeAlias = tuple[Fraction, Mapping[str, tuple[Fraction, ...]]]
-
-
-def _marginal(**weights: str) -> Marginal:
-    """Read values and probabilities: ``_marginal(v1="-1 1/2", ...)``."""
-    pairs = (text.split() for text in weights.values())
-    return tuple((Fraction(value), Fraction(weight)) for value, weight in pairs)
-
-
-SIGN = _marginal(a="1 1/2", b="-1 1/2")
-MEAN_ONE = _marginal(a="0 1/2", b="2 1/2")
-WIDE = _marginal(a="2 1/2", b="-2 1/2")
-SKEW = _marginal(a="2 1/5", b="-1/2 4/5")
-PEAKED = _marginal(a="2 1/8", b="-2 1/8", c="0 3/4")
-# Mean 0, variance 1, third moment 0, fourth moment 3: normal as far as fourth moments can see.
-NORMAL_TO_4 = _marginal(a="2 1/12", b="-2 1/12", c="1 1/6", d="-1 1/6", e="0 1/2")
-LENGTH = _marginal(a="1/5 1/2", b="7/5 1/2")
-AGREE = _marginal(a="1 3/4", b="-1 1/4")
-
-NORMAL_MEAN_ONE = tuple((value + 1, weight) for value, weight in NORMAL_TO_4)
-NORMAL_WIDE = tuple((2 * value, weight) for value, weight in NORMAL_TO_4)
-
-_WORDS = {
-    SIGN: "random signs ±1",
-    MEAN_ONE: "0 or 2 with mean 1",
-    WIDE: "±2",
-    SKEW: "2 with probability 1/5 and −1/2 otherwise",
-    PEAKED: "±2 with probability 1/8 each and 0 otherwise",
-    NORMAL_TO_4: "a five-point law with normal moments up to the fourth",
-    NORMAL_MEAN_ONE: "that law moved to mean 1",
-    NORMAL_WIDE: "that law doubled",
-}
 
 
 Build: TypeAlias = Callable[[tuple[Fraction, ...]], Mapping[str, tuple[Fraction, ...]]]
@@ -104,7 +86,7 @@ def _vector_recipes(vectors: Sequence[str], d: int, base: Marginal) -> Iterator[
     if not vectors:
         yield "", [], lambda values: {}
         return
-    words = _WORDS[base]
+    words = WORDS[base]
     if len(vectors) > 1:
         pairs = list(permutations(vectors, 2)) if len(vectors) > 2 else [tuple(vectors)]
         bases = (SIGN, MEAN_ONE, WIDE, PEAKED) if base is SIGN else (base,)
@@ -147,9 +129,9 @@ def _choices(vectors: Sequence[str], base: Marginal) -> Iterator[list[Marginal]]
 
 def _independent(vectors: Sequence[str], marginals: Sequence[Marginal], d: int) -> Recipe:
     if len(set(marginals)) == 1:
-        name = f"components of {_list(vectors)} independent, {_WORDS[marginals[0]]}"
+        name = f"components of {_list(vectors)} independent, {WORDS[marginals[0]]}"
     else:
-        parts = (f"of {_shown(own)} {_WORDS[law]}" for own, law in zip(vectors, marginals, strict=True))
+        parts = (f"of {_shown(own)} {WORDS[law]}" for own, law in zip(vectors, marginals, strict=True))
         name = "independent components, " + ", ".join(parts)
     sources = [law for law in marginals for _ in range(d)]
     return name, sources, lambda values: dict(zip(vectors, _cut(values, d), strict=True))
@@ -164,7 +146,7 @@ def _copied(vectors: Sequence[str], pair: tuple[str, ...], d: int, base: Margina
         return {**drawn, second: tuple(sign * value for value in drawn[first])}
 
     name = f"{_shown(second)} = {'−' * (sign < 0)}{_shown(first)}, components of {_shown(first)} independent"
-    return f"{name}, {_WORDS[base]}", [base] * (d * (1 + len(rest))), build
+    return f"{name}, {WORDS[base]}", [base] * (d * (1 + len(rest))), build
 
 
 def _constant(vectors: Sequence[str], chosen: Sequence[str], d: int, base: Marginal) -> Recipe:
@@ -177,11 +159,11 @@ def _constant(vectors: Sequence[str], chosen: Sequence[str], d: int, base: Margi
         return drawn
 
     what = f"{_list(chosen)} constant over the components (one number repeated)"
-    return f"{what}, independent, {_WORDS[base]}", [base] * sum(lengths), build
+    return f"{what}, independent, {WORDS[base]}", [base] * sum(lengths), build
 
 
 def _one_number(vectors: Sequence[str], d: int) -> Recipe:
-    name = f"all components of {_list(vectors)} one and the same number, {_WORDS[PEAKED]}"
+    name = f"all components of {_list(vectors)} one and the same number, {WORDS[PEAKED]}"
     return name, [PEAKED], lambda values: dict.fromkeys(vectors, values * d)
 
 
@@ -251,7 +233,7 @@ def _scalar_recipes(scalars: Sequence[str], d: int) -> Iterator[Recipe]:
     for different in (None, *scalars):
         for other in (MEAN_ONE, WIDE) if different else (SIGN,):
             sources = [other if name == different else usual.get(name, SIGN) for name in scalars]
-            words = f"{different} {_WORDS[other]}" if different else ""
+            words = f"{different} {WORDS[other]}" if different else ""
             yield words, sources, lambda values: {name: (x,) for name, x in zip(scalars, values, strict=True)}
     for one, two in combinations(scalars, 2):
         sources = [usual.get(name, SIGN) for name in scalars]

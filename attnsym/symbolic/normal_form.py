@@ -10,11 +10,11 @@ Two terms are equal when, for each pattern of equal free indices, all coefficien
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations, permutations, product
-from typing import Any
+from itertools import permutations, product
 
 from attnsym.symbolic.assumptions import Facts
 from attnsym.symbolic.kernel import parameter
+from attnsym.symbolic.labels import entangled, matchings, rename, signature
 from attnsym.symbolic.moments import MOMENT, Moments
 from attnsym.symbolic.polynomial import (
     Budget,
@@ -157,7 +157,7 @@ class _Form:
         for monomial, coefficient in value.items():
             bound = self._bound(monomial)
             fresh = len(bound)
-            renamed = _rename(monomial, {label: fresh})
+            renamed = rename(monomial, {label: fresh})
             term: Polynomial = {renamed: coefficient}
             if fresh not in self._bound(renamed):
                 # An index nobody mentions takes size - (labels in use) values.
@@ -178,11 +178,11 @@ class _Form:
             ours = self._bound(a)
             for b, y in right.items():
                 theirs = bounds[b]
-                for matching in _matchings(ours, theirs):
+                for matching in matchings(ours, theirs):
                     self.budget.spend(2 + len(a))
                     fresh = iter(range(len(ours), len(ours) + len(theirs)))
                     renaming = {label: matching[label] if label in matching else next(fresh) for label in theirs}
-                    monomial = times(a, _rename(b, renaming))
+                    monomial = times(a, rename(b, renaming))
                     if not vanishes(monomial, self.facts.orders):
                         accumulate(result, self._canonical(monomial), x * y)
         return result
@@ -250,13 +250,13 @@ class _Form:
         if not bound:
             return monomial
         # Labels that share no factor with another are told apart by what the monomial says of them alone.
-        entangled = _entangled(monomial)
+        tied = entangled(monomial)
         classes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
         for label in bound:
-            classes.setdefault((bound[label], _signature(monomial, label)), []).append(label)
+            classes.setdefault((bound[label], signature(monomial, label)), []).append(label)
         orders = product(
             *(
-                permutations(group) if any(label in entangled for label in group) else (group,)
+                permutations(group) if any(label in tied for label in group) else (group,)
                 for _, group in sorted(classes.items())
             )
         )
@@ -264,63 +264,5 @@ class _Form:
         for order in orders:
             self.budget.spend(len(monomial))
             labels = [label for group in order for label in group]
-            candidates.append(_rename(monomial, {label: n for n, label in enumerate(labels)}))
+            candidates.append(rename(monomial, {label: n for n, label in enumerate(labels)}))
         return min(candidates)
-
-
-def _entangled(monomial: Monomial) -> set[int]:
-    """Labels that occur together with another one in a factor."""
-    found: set[int] = set()
-    for (name, labels), _ in monomial:
-        inside: set[Any] = set(labels)
-        if name == MOMENT:
-            factors: Any = labels
-            inside = {label for (_, own), _ in factors for label in own}
-        found |= inside if len(inside) > 1 else set()
-    return found
-
-
-def _matchings(ours: Mapping[int, str], theirs: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Partial one-to-one maps from their labels to ours of the same sort."""
-    for count in range(min(len(ours), len(theirs)) + 1):
-        for chosen in combinations(theirs, count):
-            for targets in permutations(ours, count):
-                if all(theirs[a] == ours[b] for a, b in zip(chosen, targets, strict=True)):
-                    yield dict(zip(chosen, targets, strict=True))
-
-
-def _rename(monomial: Monomial, renaming: Mapping[int, int]) -> Monomial:
-    if not renaming:
-        return monomial
-    powers: dict[Generator, int] = {}
-    for (name, labels), power in monomial:
-        new: tuple[object, ...]
-        if name == MOMENT:
-            new = _rename(labels, renaming)  # type: ignore[arg-type]
-        else:
-            new = tuple(renaming.get(label, label) for label in labels)  # type: ignore[call-overload]
-            if name.startswith("C_"):
-                new = tuple(sorted(new))  # type: ignore[type-var]
-        powers[(name, new)] = powers.get((name, new), 0) + power
-    return tuple(sorted(powers.items()))
-
-
-def _signature(monomial: Monomial, label: int) -> tuple[str, ...]:
-    """What a monomial says of one label, whatever the other labels are called."""
-    seen = []
-    for (name, labels), power in monomial:
-        if name == MOMENT:
-            factors: Any = labels
-            described = sorted(f"{own}{_marked(own, places, label)}^{n}" for (own, places), n in factors)
-            mentions = any(label in places for (_, places), _ in factors)
-        else:
-            described, mentions = [_marked(name, labels, label)], label in labels
-        if mentions:
-            seen.append(f"{name}{described}^{power}")
-    return tuple(sorted(seen))
-
-
-def _marked(name: str, labels: tuple[Any, ...], label: int) -> str:
-    """Mark one label, blur the others that are summed over, keep the fixed ones."""
-    marks = ["*" if own == label else "?" if own >= 0 else str(own) for own in labels]
-    return ",".join(sorted(marks) if name.startswith("C_") else marks)

@@ -11,7 +11,8 @@ from attnsym.symbolic.printing import Convention, Typesetter
 
 if TYPE_CHECKING:
     from attnsym.symbolic.assumptions import Assumption
-    from attnsym.symbolic.derivation import Chain, Derivation, Equation, Step
+    from attnsym.symbolic.derivation import Derivation
+    from attnsym.symbolic.steps import Chain, Equation, Step
 
 WIDTH = 104
 _RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\leq ", "mo")}
@@ -100,7 +101,7 @@ def _chain_lines(
 
 def reason(step: Step, derivation: Derivation) -> str:
     """Return what stands beside a step: its rule and the labels of what it cites."""
-    from attnsym.symbolic.derivation import Chain
+    from attnsym.symbolic.steps import Chain
 
     labels, trusted = _labels(derivation), derivation.axioms
     cited = [labels.get(item, f"withdrawn {item}") for item in step.cites]

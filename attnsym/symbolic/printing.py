@@ -9,60 +9,11 @@ from typing import Any, Literal, TypeAlias
 import sympy
 
 from attnsym.symbolic import notation as n
+from attnsym.symbolic.glyphs import NAMES, vector_box
 from attnsym.symbolic.layout import BigSum, Box, Fence, Fraction, Root, Row, Script, Token, math_element
 
 Convention: TypeAlias = Literal["rows", "columns"]
 
-_LOGISTIC = Row((Token("σ", r"\sigma"), Fence(Token("z"))))
-
-_NAMES: dict[Any, Box] = {
-    n.d_k: Token("d_k", markup="<msub><mi>d</mi><mi>k</mi></msub>"),
-    n.n_keys: Token("n_keys", r"n_{\mathrm{keys}}", markup="<msub><mi>n</mi><mtext>keys</mtext></msub>"),
-    n.rho: Token("ρ", r"\rho"),
-    n.epsilon: Token("ε", r"\varepsilon"),
-    n.scale: Token("scale", r"\mathrm{scale}"),
-    n.log_Z: Token("log Z", r"\log Z"),
-    n.mu_q: Script(Token("μ", r"\mu"), Token("q")),
-    n.mu_k: Script(Token("μ", r"\mu"), Token("k")),
-    n.sigma_q: Script(Token("σ", r"\sigma"), Token("q")),
-    n.sigma_k: Script(Token("σ", r"\sigma"), Token("k")),
-    n.sigma_z: Token("σ", r"\sigma"),
-    n.s_variance: Token("v"),
-    n.s_third: Script(Token("μ", r"\mu"), Token("3", tag="mn")),
-    n.H_t: Token("H"),
-    n.log_1mt2: Token(
-        "log(1 − t²)",
-        r"\log\left(1-t^{2}\right)",
-        markup="<mrow><mi>log</mi><mo>(</mo><mn>1</mn><mo>−</mo><msup><mi>t</mi><mn>2</mn></msup><mo>)</mo></mrow>",
-    ),
-    n.cgf: Token(
-        "log E[exp(t·kᵀq)]",
-        r"\log\mathbb{E}\left[e^{tk^{\top}q}\right]",
-        markup=(
-            "<mrow><mi>log</mi><mi>E</mi><mo>[</mo><msup><mi>e</mi><mrow><mi>t</mi><msup><mi>k</mi><mo>⊤</mo></msup>"
-            "<mi>q</mi></mrow></msup><mo>]</mo></mrow>"
-        ),
-    ),
-    n.two_key: Row(
-        (
-            Token("E", r"\mathbb{E}"),
-            Fence(Row((_LOGISTIC, Fence(Row((Token("1", tag="mn"), Token(" − ", "-", "mo"), _LOGISTIC))))), "[", "]"),
-        )
-    ),
-    n.bell_width: Row((Token("σ", r"\sigma"), Root(Fence(Token("2π", r"2\pi"))))),
-    n.logistic_2: Script(Token("λ", r"\lambda"), Token("2", tag="mn")),
-    n.logistic_4: Script(Token("λ", r"\lambda"), Token("4", tag="mn")),
-}
-_VECTORS = {
-    "k2": Token("k′", "{k'}"),
-    "u": Token("û", r"\hat{u}"),
-    "w": Token("ŵ", r"\hat{w}"),
-    "C_q": Token("C^q", "{C^{q}}"),
-    "C_k": Token("C^k", "{C^{k}}"),
-    "excess": Token("ξ", r"\xi"),
-    "p_t": Token("p"),
-    "cgf_i": Token("K"),
-}
 _MINUS, _PLUS = Token(" − ", "-", "mo"), Token(" + ", "+", "mo")
 _ORDER = {
     name: f"{rank:02}" for rank, name in enumerate(("scale", "c", "t", "p", "p_t", "q", "k", "k2", "w", "u", "V"))
@@ -89,8 +40,8 @@ class Typesetter:
     def box(self, node: Any) -> Box:
         """Return the box of an expression."""
         node = sympy.sympify(node, strict=True)
-        if node in _NAMES:
-            return _NAMES[node]
+        if node in NAMES:
+            return NAMES[node]
         for kind, method in _METHODS.items():
             if isinstance(node, kind):
                 return method(self, node)
@@ -107,14 +58,14 @@ class Typesetter:
         name = str(node)
         if name.startswith("m_") and "(" in name:
             order, family = name[2:-1].split("(")
-            vector = _VECTORS.get(family, Token(family))
+            vector = vector_box(family)
             return Row((Script(Token("m"), Token(order, tag="mn")), Fence(vector)))
         return Token("π", r"\pi") if node == sympy.pi else Token(name)
 
     def indexed(self, node: Any) -> Box:
         name = n.BY_SYMBOL.get(node.base, str(node.base))
         below = Token("".join(str(index) for index in node.indices))
-        return Script(_VECTORS.get(name, Token(name)), below)
+        return Script(vector_box(name), below)
 
     def kronecker(self, node: Any) -> Box:
         names = sorted(str(index) for index in node.args)
@@ -268,11 +219,6 @@ class _Transposed(Script):
 
     def unicode(self) -> str:
         return f"{self.base.unicode()}ᵀ"
-
-
-def vector_box(name: str) -> Box:
-    """Return the box of a vector, by its name in the notation."""
-    return _VECTORS.get(name, Token(name))
 
 
 def _without_diagonal(body: Any, indices: list[Any]) -> tuple[tuple[Any, ...], Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Integer
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
-from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.derivation import Derivation
 from attnsym.symbolic.notation import (
     Cov,
     D,
@@ -29,6 +29,8 @@ from attnsym.symbolic.notation import (
     u,
     w,
 )
+from attnsym.symbolic.steps import Axiom, Equation, Known
+from attnsym.symbolic.writing import chain, line
 
 
 def score_self() -> Derivation:

@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Integer, Rational, log, pi
 
 from attnsym.symbolic.catalogue.softmax import JACOBIAN
-from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.derivation import Derivation
 from attnsym.symbolic.notation import (
     D,
     E,
@@ -40,6 +40,8 @@ from attnsym.symbolic.notation import (
     x,
     z,
 )
+from attnsym.symbolic.steps import Axiom, Equation, Known
+from attnsym.symbolic.writing import chain, line
 
 
 def attention_gradient() -> Derivation:

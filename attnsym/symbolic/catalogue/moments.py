@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Integer
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
-from attnsym.symbolic.derivation import Axiom, Chain, Derivation, Equation, Known, Role, chain, line
+from attnsym.symbolic.derivation import Derivation
 from attnsym.symbolic.notation import (
     C_k,
     C_q,
@@ -33,6 +33,8 @@ from attnsym.symbolic.notation import (
     sigma_q,
     t,
 )
+from attnsym.symbolic.steps import Axiom, Chain, Equation, Known, Role
+from attnsym.symbolic.writing import chain, line
 
 WITHIN = ("independent_components(q)", "independent_components(k)")
 CENTRED = ("zero_mean(q)", "zero_mean(k)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import exp
 
-from attnsym.symbolic.derivation import Axiom, Derivation, Equation, Known, chain, line
+from attnsym.symbolic.derivation import Derivation
 from attnsym.symbolic.notation import (
     D,
     Sum,
@@ -21,6 +21,8 @@ from attnsym.symbolic.notation import (
     s,
     x,
 )
+from attnsym.symbolic.steps import Axiom, Equation, Known
+from attnsym.symbolic.writing import chain, line
 
 JACOBIAN = p[i] * (delta(i, j) - p[j])
 SQUARES = Sum(p[i] ** 2, i)
