@@ -19,7 +19,8 @@ _SAFE_SCORE = 30.0
 _SAFE_VALUE = (2.0**-70, 2.0**60)
 
 _TILE_ELEMENTS = 1 << 17  # half a megabyte of float32: half of a usual L2 cache
-_QUERIES, _CAUSAL_QUERIES, _KEYS = 256, 128, 512
+_QUERIES, _KEYS = 256, 512
+_RAGGED_QUERIES = (16, 128)
 _SHORT = 1024  # with more keys, loading those of several heads at once gains nothing
 _TASKS_PER_WORKER = 4
 
@@ -36,7 +37,8 @@ class Tiles:
 def choose_tiles(problem: Problem) -> Tiles:
     """Return tiles that stay in cache: a part of a long head, or of several short ones."""
     ragged = problem.end.size > 0 and bool(problem.end[0] < problem.end[-1])
-    queries = min(problem.n_queries, _CAUSAL_QUERIES if ragged else _QUERIES)
+    low, high = _RAGGED_QUERIES  # where queries differ in reach, low tiles waste less of it, and many cost more calls
+    queries = min(problem.n_queries, max(low, min(high, problem.n_keys // 4)) if ragged else _QUERIES)
     keys = min(problem.n_keys, _KEYS)
     together = _TILE_ELEMENTS // (queries * keys) if problem.n_keys <= _SHORT else 1
     return Tiles(max(1, min(problem.n_heads, together)), queries, keys)
