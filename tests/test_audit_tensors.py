@@ -1,6 +1,7 @@
 """Audit of tensors: numbers against plain loops and the attention core, verdicts on tensors made to order."""
 
 import json
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -182,6 +183,64 @@ def test_tr_of_the_product_of_second_moments_is_the_variance_within_rows():
     np.testing.assert_allclose(head.components.key_variances, k.var(0))
     np.testing.assert_allclose(head.components.query_means, q.mean(0), atol=1e-14)
     assert head.query_norm == pytest.approx(np.sqrt((q**2).sum(1).mean()))
+    eigenvalues = np.linalg.eigvals(q.T @ q / 30 @ np.cov(k.T, bias=True)).real
+    assert head.effective_dimension == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum(), rel=1e-9)
+    mean = k.mean(0)
+    assert head.key_mean_share == pytest.approx(mean @ mean / (k**2).sum(1).mean())
+    shared = ((k - mean) @ q.mean(0) / np.sqrt(8)).var()
+    assert head.shared_query_share == pytest.approx(shared / head.within_row_variance)
+    raw = q @ k.T
+    assert head.row_mean_share == pytest.approx((raw.mean(1) ** 2).mean() / (raw**2).mean())
+    centred = raw - raw.mean(1, keepdims=True)
+    assert head.excess_kurtosis == pytest.approx((centred**4).mean() / (centred.var(1) ** 2).mean() - 3)
+
+
+def test_values_tell_a_sink_of_small_value():
+    v = gaussian(44, 2, 1, 9, 4)
+    v[:, :, 0] *= 0.01
+    head = audit_tensors(gaussian(45, 2, 1, 9, 4), gaussian(46, 2, 1, 9, 4), v).heads[0]
+    norms = np.linalg.norm(v[:, 0], axis=-1)
+    assert head.value_norm == pytest.approx(np.sqrt((norms**2).mean()))
+    assert head.first_value_norm_ratio == pytest.approx(norms[:, 0].mean() / head.value_norm)
+    assert head.first_value_norm_ratio < 0.02
+
+
+def test_standard_errors_by_token_block_are_those_of_block_means():
+    q, k = gaussian(47, 24, 4), gaussian(48, 24, 4)
+    head = audit_tensors(q, k).heads[0]
+    blocks = (q @ k.T / 2).var(axis=1).reshape(8, 3).mean(axis=1)
+    assert (head.groups, head.grouping) == (8, "token block")
+    assert head.within_row_variance_standard_error == pytest.approx(blocks.std(ddof=1) / np.sqrt(8))
+
+
+@pytest.mark.slow
+def test_standard_errors_by_batch_item_are_calibrated():
+    q, k = gaussian(49, 16, 400, 24, 16), gaussian(50, 16, 400, 24, 16)
+    heads = audit_tensors(q, k).heads
+    for name, error, truth in (
+        ("within_row_variance", "within_row_variance_standard_error", 23 / 24),
+        ("entropy_ratio", "entropy_ratio_standard_error", np.mean([h.entropy_ratio for h in heads])),
+    ):
+        z = [(getattr(h, name) - truth) / getattr(h, error) for h in heads]
+        # t-like with 15 degrees of freedom: E z² = 15/13, and its mean over 400 heads varies by about 0.1
+        assert abs(np.mean(np.square(z)) - 15 / 13) < 0.5
+
+
+def test_a_mapped_file_is_read_head_by_head(tmp_path):
+    shape = (1, 64, 256, 128)  # 4 MiB each
+    arrays = {f"layer{i}.{role}": np.ones(shape, np.float16) for i in range(2) for role in "qk"}
+    np.savez(tmp_path / "x.npz", **arrays)
+    size = (tmp_path / "x.npz").stat().st_size
+    del arrays
+    audit_files([tmp_path / "x.npz"], query="layer0.q", key="layer0.k")  # imports and caches are paid for
+    tracemalloc.start()
+    try:
+        audit = audit_files([tmp_path / "x.npz"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(audit.heads) == 128
+    assert peak < size / 2  # half of it the rows of the result
 
 
 def test_gaussian_heads_are_as_predicted_with_the_stated_errors():

@@ -252,12 +252,14 @@ class TestTorch:
             visible = np.broadcast_to(valid[:, None, :], (2, 9, 9))
             assert_is(row, by_hand(q[..., part], k[..., part], visible, 8**-0.5, valid))
 
-    @pytest.mark.parametrize("mask_kind", ["boolean", "additive", "per head"])
+    @pytest.mark.parametrize("mask_kind", ["boolean", "additive", "per head", "three axes"])
     def test_masks_are_those_of_the_call(self, torch, mask_kind):
         functional = torch.nn.functional
         torch.manual_seed(3)
         q, k = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 8, 4)
-        shape = {"boolean": (6, 8), "additive": (2, 1, 6, 8), "per head": (2, 3, 6, 8)}[mask_kind]
+        shape = {"boolean": (6, 8), "additive": (2, 1, 6, 8), "per head": (2, 3, 6, 8), "three axes": (3, 6, 8)}[
+            mask_kind
+        ]
         seen = torch.rand(shape) < 0.6
         mask = seen if mask_kind != "additive" else torch.zeros(shape).masked_fill(~seen, -math.inf)
 
@@ -315,6 +317,42 @@ class TestTorch:
         with watch(model) as watcher:
             model(torch.randn(1, 2, 5, 4))
         assert watcher.unseen == ("inner (SelfAttention): no attention call was seen.",)
+
+    @pytest.mark.filterwarnings("ignore:Using `torch.compile:UserWarning")
+    def test_compiled_models_are_seen(self, torch):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return functional.scaled_dot_product_attention(x, x, x) + 1
+
+        model = torch.compile(Model(), backend="eager")
+        x = torch.randn(1, 2, 5, 4)
+        plain = model(x)
+        with watch(model) as watcher:
+            watched = model(x)
+        assert torch.equal(plain, watched)
+        assert len(watcher.rows) == 2
+
+    def test_hooks_on_a_learned_query_do_not_pile_up(self, torch):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.query = torch.nn.Parameter(torch.randn(1, 2, 3, 4))
+
+            def forward(self, x):
+                return functional.scaled_dot_product_attention(self.query, x, x)
+
+        model = Model()
+        with watch(model) as watcher:
+            for _ in range(4):
+                model.query.grad = None
+                model(torch.randn(1, 2, 5, 4)).square().sum().backward()
+                expected = model.query.grad.square().sum(-1).mean((0, 2)).sqrt()
+        assert not model.query._backward_hooks
+        np.testing.assert_allclose([row.query_gradient_norm for row in watcher.rows[-2:]], expected, rtol=1e-6)
 
     def test_every_and_history_lines(self, torch, transformer, tmp_path):
         with watch(transformer, every=3, history=tmp_path / "h.jsonl"), torch.no_grad():

@@ -188,11 +188,6 @@ def from_layout(y: Array, layout: str, shape: tuple[int, ...], *, raw: bool = Fa
     return y.reshape([size[axis] for axis in letters]).transpose([letters.index(axis) for axis in "bhsd"])
 
 
-def frameworks() -> list[str]:
-    """Return the frameworks to try: NumPy, and those that the program has imported."""
-    return ["numpy", *(name for name in ("torch", "jax") if name in sys.modules)]
-
-
 def axes(layout: str) -> tuple[bool, bool]:
     """Tell whether a layout has a batch axis, and a heads axis (its own or merged)."""
     if not (layout in LAYOUTS or (set(layout) <= set("bhsdm") and len(set(layout)) == len(layout))):

@@ -66,6 +66,7 @@ class Capture:
         self.step, self.active, self.busy = -1, False, False
         self.stack: list[tuple[int, Any]] = []
         self.records: list[Record] = []
+        self.hooks: list[Any] = []
         self.calls: Counter[str] = Counter()
         self.softmax_in: set[str] = set()
         self.reasons: dict[str, str] = {}
@@ -124,6 +125,9 @@ class Capture:
         """Close the records of the step before: their backward pass is over."""
         self.finished += self.records
         self.records, self.calls = [], Counter()
+        for hook in self.hooks:  # on a parameter they would pile up from step to step
+            hook.remove()
+        self.hooks = []
         if self.on_finish is not None and self.finished:
             self.on_finish()
 
@@ -181,14 +185,14 @@ class Capture:
         q, k = _four_axes(query), _four_axes(key)
         if q.shape[1] != k.shape[1]:
             k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-        mask = None if mask is None else _four_axes(mask) if mask.dim() > 2 else mask
+        mask = None if mask is None else _mask_axes(mask, query)
         statistics = head_statistics(Call(q, k, mask, is_causal, factor))
         record = Record(self.step, where, self.calls[where], q, k.shape[2], factor, statistics)
         self.calls[where] += 1
         self.records.append(record)
         for name, tensor in (("query", query), ("key", key)):
             if tensor.requires_grad:
-                tensor.register_hook(_gradient_hook(record.gradients, name, q.shape[1]))
+                self.hooks.append(tensor.register_hook(_gradient_hook(record.gradients, name, q.shape[1])))
         record.query = torch.empty(q.shape, dtype=q.dtype, device="meta")  # its sizes and type only
 
     def _shadow(self, where: str, module: nn.MultiheadAttention, args: Any, kwargs: Any) -> None:
@@ -287,6 +291,14 @@ def _four_axes(tensor: Any) -> Any:
     while tensor.dim() < 4:
         tensor = tensor.unsqueeze(1 if tensor.dim() == 3 else 0)
     return tensor.flatten(0, -4) if tensor.dim() > 4 else tensor
+
+
+def _mask_axes(mask: Any, query: Any) -> Any:
+    """Return a mask with the four axes of `_four_axes(query)`; leading axes broadcast from the right, as in SDPA."""
+    if mask.dim() <= 2 and query.dim() <= 4:
+        return mask
+    mask = mask[(None,) * (query.dim() - mask.dim())]
+    return _four_axes(mask if query.dim() <= 4 else mask.expand(*query.shape[:-2], *mask.shape[-2:]))
 
 
 def _no_autocast(tensor: Any) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from analysis.audit.arrays import LayerArrays, as_attention_mask, as_layer, spread_mask
 from analysis.audit.heads import HeadItem, HeadPlace, audit_head
@@ -22,6 +20,7 @@ from analysis.audit.rows import HeadAudit
 from analysis.audit.stored import printable
 from analysis.audit.visibility import RowView, Rules, Window
 from analysis.scale import Scale, ScaleLike, resolve_scale
+from attnsym._threads import available_workers, one_blas_thread
 
 PARALLEL_SCORES = 2**24
 
@@ -106,16 +105,21 @@ def audit_layers(
 ) -> TensorAudit:
     """Audit layers one after the other; `audit_tensors` and `audit_files` end here."""
     heads: list[HeadAudit] = []
-    for layer in layers:
-        arrays = layer.load()
-
-        def audit(head: int, layer: Layer = layer, arrays: LayerArrays = arrays) -> HeadAudit:
-            place = head_place(layer.name, head, arrays, scale, rules)
-            return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
-
-        scores = math.prod(arrays.query.shape[:3]) * arrays.key.shape[2]
-        heads += _map(audit, range(arrays.query.shape[1]), parallel=scores >= PARALLEL_SCORES)
+    workers = available_workers()
+    # one BLAS thread under each of ours: a head's products are small, and two levels of threads fight for the cores
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        for layer in layers:
+            arrays = layer.load()
+            audit = partial(_audit_head, layer.name, arrays, scale, rules)
+            scores = math.prod(arrays.query.shape[:3]) * arrays.key.shape[2]
+            run = pool.map if scores >= PARALLEL_SCORES else map
+            heads += run(audit, range(arrays.query.shape[1]))
     return TensorAudit(source, scale.label, rules, tuple(notes), tuple(heads), _layers=tuple(layers), _scale=scale)
+
+
+def _audit_head(name: str, arrays: LayerArrays, scale: Scale, rules: Rules, head: int) -> HeadAudit:
+    place = head_place(name, head, arrays, scale, rules)
+    return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
 
 
 def head_place(name: str, head: int, arrays: LayerArrays, scale: Scale, rules: Rules) -> HeadPlace:
@@ -154,14 +158,6 @@ def head_items(head: int, arrays: LayerArrays, rules: Rules) -> list[HeadItem]:
 
 def _kept(valid: NDArray[Any] | None, item: int, length: int) -> NDArray[Any]:
     return np.arange(length) if valid is None else np.flatnonzero(valid[item])
-
-
-def _map(function: Callable[[int], HeadAudit], heads: Iterable[int], *, parallel: bool) -> list[HeadAudit]:
-    if not parallel:
-        return [function(head) for head in heads]
-    # one BLAS thread under each of ours: two levels of threads fight for the cores
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(function, heads))
 
 
 def _as_layers(query: Any, key: Any, value: Any, names: Sequence[str] | None) -> list[tuple[str, Any, Any, Any]]:
