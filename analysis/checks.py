@@ -12,7 +12,8 @@ Value = TypeVar("Value")
 
 def listed(value: Any) -> list[Any]:
     """Return a value or an iterable of values as a list that is not empty."""
-    items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    single = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    items = [value] if single else list(value)
     if not items:
         raise ValueError("a study needs at least one value of each setting: got an empty list")
     return items

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.laws import resolve_law
-from analysis.samplers import common_part
+from analysis.vectors import common_part
 
 _MOMENT_NEEDED = {"mean": 2, "variance": 4, "rms": 4}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from analysis.cells import QUANTITIES, Cell
@@ -46,7 +47,7 @@ class Settings:
         """Return the argument that is a callable without a name of its own, which no store could tell from another."""
         cell = self.cells[0]
         named = {"quantity": self.name, "law": cell.law_name, "score": cell.score_name, "scale": cell.scale_name}
-        return next((argument for argument, name in named.items() if "<lambda>" in name), None)
+        return next((argument for argument, name in named.items() if name == "callable" or name.endswith(">")), None)
 
 
 def is_quantile(statistic: str | float) -> bool:
@@ -136,6 +137,8 @@ def _check_name(quantity: Any, name: Any) -> str:
 
 
 def _name_of(function: Any) -> str:
+    if isinstance(function, partial):
+        return "<partial>"  # its arguments have no name
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
-from analysis.executors import ExecutorLike, check_sendable, open_executor
+from analysis.executors import ExecutorLike, check_sendable, one_blas_thread, open_executor
 from analysis.pilot import replicates_for
 from analysis.progress import progress_bar
 from analysis.settings import Settings, read_settings
@@ -181,7 +181,8 @@ def _run(
             for argument in ("quantity", "law", "score"):
                 check_sendable(pool, argument, getattr(settings.cells[0], argument))
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))
-            work = [(cell, replicates_for(cell, settings)) for cell in settings.cells]
+            with one_blas_thread(study=True):
+                work = [(cell, replicates_for(cell, settings)) for cell in settings.cells]
             advance = stack.enter_context(progress_bar(settings.name, sum(count for _, count in work), shown=progress))
             samples = run_cells(
                 work, seed=settings.seed, keep_values=settings.needs_order, executor=pool, store=shards, advance=advance

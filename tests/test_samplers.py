@@ -10,7 +10,8 @@ from scipy import stats
 from analysis.cells import QUANTITIES, Cell
 from analysis.normals import NormalBlock
 from analysis.quantities import FROM_WEIGHTS, ScoreColumns, entropy_of_tame_columns
-from analysis.samplers import common_part, draw
+from analysis.samplers import draw
+from analysis.vectors import common_part
 from attnsym import softmax
 from attnsym.softmax import softmax_jacobian
 

@@ -24,6 +24,7 @@ REFUSED = [
     ("entropy", {"d_k": True}, r"d_k must be .* got True"),
     ("entropy", {"d_k": []}, r"at least one value of each setting"),
     ("entropy", {"d_k": "4"}, r"d_k must be .* got '4'"),
+    ("entropy", {"d_k": np.array(4.5)}, r"d_k must be .* got array"),
     ("entropy", {"n_keys": 0}, r"n_keys must be a whole number"),
     ("entropy", {"n_keys": None}, r"n_keys is missing"),
     ("entropy", {"scale": "none"}, r"scale 'none' is ambiguous"),
@@ -130,9 +131,17 @@ def test_target_rse_is_reached():
         assert abs(row.z_score) < 5
 
 
+def test_rare_events_need_a_larger_pilot():
+    row = run_study("dead_row", d_k=8, n_keys=16, scale="unscaled", target_rse=0.05, workers=1).rows[0]
+    assert row.estimate < 1e-3, "none or one of the first pilot's 4,096 rows is dead"
+    assert row.standard_error / row.estimate == pytest.approx(0.05, rel=0.3)
+
+
 def test_max_replicates_caps_it():
     study = run_study("jacobian_trace", d_k=64, n_keys=16, scale="unscaled", target_rse=1e-4, max_replicates=5000)
     assert study.rows[0].replicates == 5000
+    few = run_study("entropy", d_k=4, n_keys=16, scale="sqrt", statistic="median", target_rse=1e-3, max_replicates=50)
+    assert few.rows[0].replicates == 50
 
 
 def test_the_pilot_is_on_a_stream_of_its_own():
