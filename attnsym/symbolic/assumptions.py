@@ -92,8 +92,8 @@ def assumption(text: str | Assumption) -> Assumption:
         count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         raise ValueError(f"{kind} takes {count} different vectors: got {text!r}")
     if kind == "modulo":
-        if not arguments[1].isdecimal() or not 1 <= int(arguments[1]) <= 20:
-            raise ValueError(f"modulo takes a parameter and an order from 1 to 20: got {text!r}")
+        if arguments[0] not in ("t", "c", "scale") or not arguments[1].isdecimal() or not 1 <= int(arguments[1]) <= 20:
+            raise ValueError(f"modulo takes a parameter (t, c or scale) and an order from 1 to 20: got {text!r}")
         return Assumption(kind, arguments)
     own = {"isotropic": ("u",), "induction_hypothesis": ("S",), "same": ("q", "k", "k2"), "constant": ("q", "k", "k2")}
     if any(name not in own.get(kind, arguments) for name in arguments):

@@ -18,7 +18,9 @@ import sympy
 from attnsym.symbolic import notation as n
 from attnsym.symbolic.assumptions import Assumption
 from attnsym.symbolic.laws import Law
+from attnsym.symbolic.polynomial import Budget
 
+MAX_VALUES = 1_000_000
 _PARAMETER_NAMES = tuple(str(symbol) for symbol in n.PARAMETERS)
 
 
@@ -38,14 +40,25 @@ class Evaluator:
         The law under which expectations are taken.
     assumptions : tuple of Assumption
         What the parameters stand for: ``mean_variance(q)`` makes mu_q the mean of q.
+    budget : Budget, optional
+        Counts the values taken, so that a search ends.
     """
 
-    def __init__(self, d: int, keys: int, law: Law | None, assumptions: tuple[Assumption, ...]) -> None:
+    def __init__(
+        self,
+        d: int,
+        keys: int,
+        law: Law | None,
+        assumptions: tuple[Assumption, ...],
+        budget: Budget | None = None,
+    ) -> None:
         self.d, self.keys, self.law, self.assumptions = d, keys, law, assumptions
+        self.budget = budget or Budget(MAX_VALUES)
         self.chosen: dict[str, Fraction] = {}
 
     def of(self, node: Any, scope: Mapping[Any, int], outcome: Mapping[str, Any] | None = None) -> Any:
         """Return the value of `node`; indices get their values from `scope`, components theirs from `outcome`."""
+        self.budget.spend(1)
 
         def value(part: Any) -> Any:
             return self.of(part, scope, outcome)
@@ -209,7 +222,7 @@ class _Shifted(Evaluator):
     """The evaluator at a point moved along one component; scores follow a moved query."""
 
     def __init__(self, origin: Evaluator, name: str, place: tuple[int, ...], step: Fraction) -> None:
-        super().__init__(origin.d, origin.keys, origin.law, origin.assumptions)
+        super().__init__(origin.d, origin.keys, origin.law, origin.assumptions, origin.budget)
         self.origin, self.name, self.place, self.step = origin, name, place, step
 
     def array(self, name: str, place: tuple[int, ...]) -> Fraction:

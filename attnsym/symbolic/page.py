@@ -127,7 +127,7 @@ def latex_page(derivation: Derivation, convention: Convention) -> str:
         rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
         for step in chain.steps:
             right = Row(_right(step, setter)).latex()
-            why = reason(step, derivation).replace("é", r"\'e")
+            why = reason(step, derivation).replace("_", r"\_")
             rows.append(rf"&\quad {right} && \text{{{why}}} \\")
         blocks.append("$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$")
     return "\n\n".join(blocks)

@@ -104,16 +104,16 @@ def softmax_jacobian_norm() -> Derivation:
 
 def softmax_saturation() -> Derivation:
     """A strict gap and a growing scale make softmax one-hot and its Jacobian 0."""
+    off = 1 - delta(i, l)
     gap = Axiom(
         "sᵢ is the largest score, g > 0 its gap to the next, t the scale and ε = exp(−t·g); since exp increases, "
         "pₗ = pᵢ exp(−t(sᵢ − sₗ)) ≤ ε pᵢ for l ≠ i, and ξₗ = ε pᵢ − pₗ ≥ 0 names the difference; ε → 0 as t → ∞",
-        Equation(excess[l], epsilon * p[i] - p[l]),
+        Equation(off * excess[l], off * (epsilon * p[i] - p[l])),
         positive=(excess, epsilon),
     )
-    off = 1 - delta(i, l)
     others = Sum(off * p[l], l)
     left_out = Sum(off * excess[l], l)
-    given = (Known(gap, off, (l,)),)
+    given = (Known(gap, over=(l,)),)
     spare = Sum(off * (1 - delta(i, r)) * epsilon * p[r], l, r)
     bound = (n_keys - 1) * epsilon
     first = chain(
@@ -130,9 +130,7 @@ def softmax_saturation() -> Derivation:
         line("expand", (1 - p[i]) * (1 + p[i]) - rest),
         line("compare terms", (1 - p[i]) * (1 + p[i]), relation="≤", slack=rest),
         line("compare terms", 2 * (1 - p[i]), relation="≤", slack=others**2, note="1 + pᵢ ≤ 2."),
-        line(
-            "compare terms", 2 * bound, relation="≤", slack=2 * left_out + 2 * spare, known=(Known(gap, 2 * off, (l,)),)
-        ),
+        line("compare terms", 2 * bound, relation="≤", slack=2 * left_out + 2 * spare, known=(Known(gap, 2, (l,)),)),
         heading="The trace of the Jacobian",
     )
     return Derivation(
