@@ -114,7 +114,7 @@ EXPRESSIONS = {
     "pᵢ(δᵢⱼ − pⱼ)": p[i] * (delta(i, j) - p[j]),
     "−pⱼ(H + log pⱼ)": -p[j] * (log(p[j]) + H),
     "scale Cov_{i∼p}(Vᵢₐ, Kᵢᵣ)": scale * WeightedCov(V[i, a], K[i, r], i),
-    "Var_{i∼p}(xᵢ) + E_{i∼p}[xᵢ]": WeightedVar(x[i], i) + WeightedMean(x[i], i),
+    "E_{i∼p}[xᵢ] + Var_{i∼p}(xᵢ)": WeightedVar(x[i], i) + WeightedMean(x[i], i),
     "∂pᵢ/∂sⱼ": D(p[i], s[j]),
     "e^{sᵢ}/(Σₗ e^{sₗ})": exp(s[i]) / Sum(exp(s[l]), l),
     "3d_k² + 6 d_k": 3 * d_k**2 + 6 * d_k,
@@ -125,7 +125,7 @@ EXPRESSIONS = {
     "c² d_k": c**2 * d_k,
     "1/√d_k": 1 / sqrt(d_k),
     "(1 + ρ²)/n_keys": (1 + rho**2) / n_keys,
-    "σ_q² + μ_q²": sigma_q**2 + mu_q**2,
+    "μ_q² + σ_q²": sigma_q**2 + mu_q**2,
     "(Σᵢ pᵢ²)²": Sum(p[i] ** 2, i) ** 2,
     "(Σᵢ pᵢ)Σⱼ pⱼ²": Sum(p[i], i) * Sum(p[j] ** 2, j),
     "−2(qᵢ − kᵢ)": sympy.Mul(-2, q[i] - k[i], evaluate=False),
@@ -136,23 +136,26 @@ EXPRESSIONS = {
 @pytest.mark.parametrize(("text", "expression"), EXPRESSIONS.items(), ids=list(EXPRESSIONS))
 def test_unicode(text, expression):
     printed = to_unicode(expression)
-    assert printed == text or sorted(printed) == sorted(text), printed
+    assert printed == text
 
 
 def renders(latex):
     """Draw with a real typesetting engine; it raises on what it cannot set."""
     box = MathTextParser("path").parse(f"${latex}$", dpi=72)
     assert box.width > 0
+    assert is_plain(latex)
+
+
+def is_plain(latex):
+    """Only known commands, and no construction that one engine forgives and another does not."""
     # Matplotlib lets a second superscript pass, which TeX and MathJax refuse: a prime is one as well.
-    assert not re.search(r"('|\^\{[^{}]*\}|\^\w)(_\{[^{}]*\})?\^", latex)
-    commands = set(re.findall(r"\\([A-Za-z]+)", latex))
-    assert commands <= COMMANDS, commands - COMMANDS
+    doubled = re.search(r"('|\^\{[^{}]*\}|\^\w)(_\{[^{}]*\})?\^", latex)
+    return doubled is None and set(re.findall(r"\\([A-Za-z]+)", latex)) <= COMMANDS
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=list(EXPRESSIONS))
-@pytest.mark.parametrize("convention", ["columns", "rows"])
-def test_latex_renders(expression, convention):
-    renders(to_latex(expression, convention))
+def test_latex_renders(expression):
+    renders(to_latex(expression))
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=list(EXPRESSIONS))
@@ -184,13 +187,24 @@ def test_conventions():
 
 
 @pytest.mark.parametrize("key", list(DERIVATIONS))
-def test_every_step_prints(key):
+def test_statements_and_steps_print(key):
+    derivation = DERIVATIONS[key]
+    for equation in derivation.statement.equations:
+        renders(equation.to_latex())
+    for step in derivation.steps:
+        is_mathml(step.to_mathml())
+        assert is_plain(step.to_latex())
+        assert "Indexed" not in step.to_unicode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", list(DERIVATIONS))
+def test_every_step_renders(key):
     derivation = DERIVATIONS[key]
     for step in derivation.steps:
         for convention in ("columns", "rows") if step.lhs.has(Dot) or step.rhs.has(Dot) else ("columns",):
             renders(step.to_latex(convention))
             is_mathml(step.to_mathml(convention))
-            assert "Indexed" not in step.to_unicode(convention)
     for mathml in derivation.statement.to_mathml().split("\n"):
         is_mathml(mathml)
 
