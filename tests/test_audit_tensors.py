@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import audit_example, audit_files, audit_tensors
+from analysis import audit_example, audit_files, audit_tensors, expected_entropy
 from analysis.audit.naming import find_layers
 from analysis.audit.predictions import predicted_entropy
 from analysis.cli import main
@@ -262,7 +262,8 @@ def test_gaussian_heads_are_as_predicted_with_the_stated_errors():
     ("make", "verdict", "cause"),
     [
         (lambda q, k: (q * 5, k * 5), "saturated", "norm growth"),
-        (lambda q, k: (q * 0.1, k * 0.1), "near uniform", None),
+        (lambda q, k: (q * 0.1, k * 0.1), "near uniform", "small norms"),
+        (lambda q, k: (q, k), "as predicted", None),
         (lambda q, k: (q * 1.4, k * 1.4), "as predicted", "norm growth"),
         (lambda q, k: (q * np.r_[8.0, np.ones(31)], k * np.r_[8.0, np.ones(31)]), None, "one channel: 0"),
         (lambda q, k: (q + 3 * k.mean(0) + 2.0, k), None, "shared mean"),
@@ -295,6 +296,29 @@ def test_a_shared_mean_of_the_keys_changes_no_verdict():
     assert shifted.entropy_ratio == pytest.approx(plain_head.entropy_ratio, rel=1e-9)
     assert shifted.score_variance_ratio > 1000
     assert shifted.row_mean_share > 0.99
+
+
+def test_the_summary_stays_short_and_names_every_head_in_trouble():
+    q, k = gaussian(51, 1, 40, 50, 16), gaussian(52, 1, 40, 50, 16)
+    q[:, :20] *= 0.05
+    q[:, 25:] *= 20
+    audit = audit_tensors(q, k)
+    lines = audit.summary()
+    assert lines[0] == "40 heads: 20 near uniform, 15 saturated, 5 as predicted."
+    assert [line.split(":")[0] for line in lines[2:14]] == [f"layer0, head {h}" for h in range(25, 37)]
+    assert lines[14] == "3 more in trouble: layer0 37-39."
+    assert lines[15].startswith("20 near uniform (")
+    assert lines[15].endswith("): layer0 0-19.")
+    assert len(lines) == 16
+
+
+def test_predictions_are_taken_at_the_unbiased_variance_and_each_rows_own_number_of_keys():
+    q, k = gaussian(53, 12, 8), gaussian(54, 12, 8)
+    head = audit_tensors(q, k, is_causal=True).heads[0]
+    scores = q @ k.T / np.sqrt(8)
+    sigma = np.sqrt(np.mean([scores[i, : i + 1].var(ddof=1) for i in range(1, 12)]))
+    expected = np.mean([expected_entropy(m, sigma=sigma) / np.log(m) for m in range(2, 13)])
+    assert head.predicted_entropy_ratio == pytest.approx(expected, rel=1e-12)
 
 
 def test_rows_with_nan_are_left_out_and_named():

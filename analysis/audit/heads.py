@@ -157,6 +157,15 @@ def _report(
     dead = float((rows.jacobian_trace < DEAD_ROW).mean())
     trace = float(rows.jacobian_trace.mean())
     account_fields = _account_fields(account, place.scale)
+    word = verdicts.verdict(
+        rows=counts["rows"],
+        nonfinite=counts["rows_nonfinite"],
+        dead_row_fraction=dead,
+        jacobian_trace=trace,
+        entropy_ratio=float(ratios.mean()),
+        predicted=predicted,
+        standard_error=error,
+    )
     return HeadAudit(
         **_place_fields(place),
         **counts,
@@ -179,16 +188,9 @@ def _report(
         first_value_norm_ratio=values[1],
         groups=int(groups.max()) + 1,
         grouping=grouping,
-        verdict=verdicts.verdict(
-            rows=counts["rows"],
-            nonfinite=counts["rows_nonfinite"],
-            dead_row_fraction=dead,
-            jacobian_trace=trace,
-            entropy_ratio=float(ratios.mean()),
-            predicted=predicted,
-            standard_error=error,
-        ),
+        verdict=word,
         cause=verdicts.cause(
+            near_uniform=word == "near uniform",
             within_row_variance=within,
             **{name: account_fields[name] for name in _CAUSE_FIELDS},
         ),

@@ -91,7 +91,7 @@ class TensorAudit:
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
 
     def summary(self) -> tuple[str, ...]:
-        """Return sentences: how many heads stand how, and each head in trouble with the cause."""
+        """Return sentences: how many heads stand how, and which are in trouble, with the cause."""
         counts = Counter(head.verdict for head in self.heads)
         words = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         rows = sum(h.rows for h in self.heads)
@@ -99,7 +99,13 @@ class TensorAudit:
         broken = sum(h.rows_nonfinite for h in self.heads)
         left_out = f"left out: {padded:,} padded, {short:,} that see fewer than two keys, {broken:,} not finite"
         sentences = [f"{len(self.heads)} heads: {words}.", f"{rows:,} query rows counted; {left_out}."]
-        sentences += [_sentence(head) for head in self.troubled]
+        stuck = [head for head in self.troubled if head.verdict != "near uniform"]
+        sentences += [_sentence(head) for head in stuck[:MOST_NAMED]]
+        if len(stuck) > MOST_NAMED:
+            sentences.append(f"{len(stuck) - MOST_NAMED} more in trouble: {_places(stuck[MOST_NAMED:])}.")
+        flat = [head for head in self.troubled if head.verdict == "near uniform"]
+        if flat:
+            sentences.append(f"{len(flat)} near uniform ({_span(flat)}; {flat[0].cause}): {_places(flat)}.")
         wide = [head for head in self.heads if head.within_row_variance > WIDE and head not in self.troubled]
         if wide:
             named = "; ".join(f"{printable(head.layer)} {head.head} ({head.cause})" for head in wide[:MOST_NAMED])
@@ -116,10 +122,8 @@ class TensorAudit:
         return remedies(self, quantity, target, heads=heads)
 
     def __repr__(self) -> str:
-        """Return the summary, short of the heads in trouble beyond five."""
-        lines = self.summary()
-        more = [f"… and {len(lines) - 7} more heads"] if len(lines) > 7 else []
-        return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *lines[:7], *more])
+        """Return the summary."""
+        return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
 
     def _repr_html_(self) -> str:
         cells = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in HEAD_COLUMNS)
@@ -148,6 +152,28 @@ def _sentence(head: HeadAudit) -> str:
     )
     broken = f"; {head.rows_nonfinite} rows hold NaN or infinite scores" if head.rows_nonfinite else ""
     return f"{place} ({numbers}){broken}" + (f"; {head.cause}." if head.cause else ".")
+
+
+def _span(heads: Sequence[HeadAudit]) -> str:
+    """Return the range of entropy and variance over some heads."""
+    ratios = [head.entropy_ratio for head in heads]
+    sizes = [head.within_row_variance for head in heads]
+    return f"entropy / log m {min(ratios):.3f} to {max(ratios):.3f}, variance {min(sizes):.3g} to {max(sizes):.3g}"
+
+
+def _places(heads: Sequence[HeadAudit]) -> str:
+    """Return "layer0 0-11; layer1 3, 5"."""
+    parts = []
+    for layer in dict.fromkeys(head.layer for head in heads):
+        runs: list[list[int]] = []
+        for number in sorted(head.head for head in heads if head.layer == layer):
+            if runs and number == runs[-1][-1] + 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        words = (f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+        parts.append(f"{printable(layer)} {', '.join(words)}")
+    return "; ".join(parts)
 
 
 def _record(row: Any) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class HeadAudit:
     value_norm, first_value_norm_ratio : rms ‖v‖, and ‖v‖ of the first key over it; None without values.
     groups, grouping : the number and kind ("batch item" or "token block") of the groups behind standard errors. Rows
         share their keys, so that token blocks of one text give a lower bound.
-    verdict, cause : in words; the cause of large scores is None while `within_row_variance` is at most 1.
+    verdict, cause : in words, see `analysis.audit.verdicts`; no cause is named of scores of ordinary size.
     """
 
     layer: str
