@@ -39,14 +39,14 @@ _QUANTITY = {
 _SCALE = {"sqrt": "divided by √d_k", "unscaled": "unscaled"}
 
 
-def study_figure(study: Study, *, columns: int = 3) -> Figure:
+def study_figure(*studies: Study, columns: int = 3) -> Figure:
     """
-    Draw a finished study: a panel per quantity and statistic, error bars measured, lines predicted.
+    Draw finished studies: a panel per quantity and statistic, error bars measured, lines predicted.
 
     Parameters
     ----------
-    study : Study
-        Its rows are drawn as they are; nothing is simulated again.
+    *studies : Study
+        Their rows are drawn as they are; nothing is simulated again.
     columns : int, optional
         Panels side by side.
 
@@ -60,17 +60,18 @@ def study_figure(study: Study, *, columns: int = 3) -> Figure:
     Raises
     ------
     ValueError
-        For a study without rows.
+        Where there is no row to draw.
     """
-    if not study.rows:
-        raise ValueError("study must have at least one row to draw: got none")
-    panels = _grouped(study.rows, lambda row: (row.quantity, str(row.statistic)))
+    rows = [row for study in studies for row in study.rows]
+    if not rows:
+        raise ValueError("studies must have at least one row to draw: got none")
+    panels = _grouped(rows, lambda row: (row.quantity, str(row.statistic)))
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
     figure = _figure(3.6 * columns + 0.4, 3.1 * lines + 0.3)
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, ((quantity, statistic), rows) in zip(axes, panels.items(), strict=False):
-        _study_panel(axis, rows)
+    for axis, ((quantity, statistic), members) in zip(axes, panels.items(), strict=False):
+        _study_panel(axis, members)
         axis.set_title(f"{statistic} of {_QUANTITY.get(quantity, _drawable(quantity))}", fontsize=10)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
@@ -223,7 +224,7 @@ def svg(figure: Figure) -> str:
     """Return the figure as an SVG element for a page; equal figures give equal bytes, text is drawn as paths."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
