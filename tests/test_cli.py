@@ -10,7 +10,19 @@ import pytest
 import attnsym
 from analysis.cli import main
 
-SUBCOMMANDS = ["list", "explain", "derive", "verify", "prove", "predict", "solve", "study", "confirm", "audit", "report"]
+SUBCOMMANDS = [
+    "list",
+    "explain",
+    "derive",
+    "verify",
+    "prove",
+    "predict",
+    "solve",
+    "study",
+    "confirm",
+    "audit",
+    "report",
+]
 
 
 def run(capsys, *arguments):
