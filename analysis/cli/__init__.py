@@ -5,6 +5,8 @@ from __future__ import annotations
 from analysis.cli import audit, confirm, derivations, explain, listing, predict, report, study  # noqa: F401
 from analysis.cli._app import app, main
 
-# Importing a module registers its commands with `app`, in the order of the help page.
+# Importing a module registers its commands. The help page lists them as a user meets them, not by the alphabet.
+_ORDER = ("list", "explain", "derive", "verify", "prove", "predict", "solve", "study", "confirm", "audit", "report")
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 __all__ = ["app", "main"]

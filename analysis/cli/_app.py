@@ -19,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 110},
 )
 
 # Newer typer carries its own copy of click: take the base class of its errors from typer, whichever copy that is.
