@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+    from analysis.audit.history import WatchRow
     from analysis.audit.results import TensorAudit
     from analysis.study_result import Study
 
@@ -197,6 +199,53 @@ def audit_map(audit: TensorAudit) -> Figure:
     for head in audit.heads:
         values[layers.index(head.layer), head.head] = head.entropy_ratio
     return map_figure(values, title="entropy / log(visible keys)", label="1 uniform, 0 one-hot", row_names=layers)
+
+
+# Field of a history's row, title, which head of a module to show, logarithmic.
+_WATCHED = (
+    ("largest_score", "largest |score|", max, True),
+    ("within_row_variance", "within-row variance", max, True),
+    ("entropy_ratio", "entropy / log(visible keys)", min, False),
+    ("dead_row_fraction", "share of dead rows", max, False),
+    ("query_norm", "rms ‖q‖", max, False),
+    ("key_norm", "rms ‖k‖", max, False),
+)
+
+
+def watch_figure(rows: Sequence[WatchRow]) -> Figure:
+    """
+    Draw the history of a watched model: a line per module against the step, each showing its most extreme head.
+
+    Parameters
+    ----------
+    rows : sequence of WatchRow
+        A watcher's ``rows``, or what `read_history` returns. The extreme head is the one with the lowest entropy, and
+        the highest of everything else; a step without a finite value is left out.
+
+    Raises
+    ------
+    ValueError
+        For an empty history.
+    """
+    if not rows:
+        raise ValueError("rows must hold at least one step to draw: got none")
+    modules = _grouped(rows, lambda row: row.module)
+    figure = _figure(11.2, 6.2)
+    axes = figure.subplots(2, 3).ravel()
+    colours = colormaps["viridis"](np.linspace(0, 0.9, len(modules)))
+    for axis, (field, title, extreme, logarithmic) in zip(axes, _WATCHED, strict=True):
+        for colour, (module, members) in zip(colours, modules.items(), strict=True):
+            steps = _grouped((row for row in members if np.isfinite(getattr(row, field))), lambda row: row.step)
+            heights = [extreme(getattr(row, field) for row in heads) for heads in steps.values()]
+            axis.plot(list(steps), heights, ".-", color=colour, linewidth=1, label=_shortened(module))
+            if logarithmic and heights and min(heights) > 0:
+                axis.set_yscale("log")
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("step")
+    axes[2].set_ylim(-0.02, 1.02)
+    if len(modules) <= 24:
+        axes[0].legend(fontsize=7, frameon=False)
+    return figure
 
 
 def _heatmap(

@@ -102,6 +102,34 @@ def test_maps_refuse_what_is_no_matrix(bad):
         plots.map_figure(bad, title="t")
 
 
+def watch_row(step, module, **changes):
+    values = {
+        "largest_score": 1.0,
+        "within_row_variance": 1.0,
+        "entropy_ratio": 0.5,
+        "dead_row_fraction": 0.0,
+        "query_norm": 1.0,
+        "key_norm": 1.0,
+    }
+    return SimpleNamespace(step=step, module=module, **(values | changes))
+
+
+def test_a_watched_module_shows_its_most_extreme_head_at_each_step():
+    rows = [
+        watch_row(0, "a", largest_score=2.0, entropy_ratio=0.9),
+        watch_row(0, "a", largest_score=5.0, entropy_ratio=0.3),
+        watch_row(1, "a", largest_score=np.nan),
+        watch_row(2, "a", largest_score=7.0),
+        watch_row(0, "b"),
+    ]
+    scores, _, entropies = plots.watch_figure(rows).axes[:3]
+    assert [list(line.get_xdata()) for line in scores.lines] == [[0, 2], [0]]
+    assert [list(line.get_ydata()) for line in scores.lines] == [[5.0, 7.0], [1.0]]
+    assert list(entropies.lines[0].get_ydata()) == [0.3, 0.5, 0.5]
+    with pytest.raises(ValueError, match="at least one step"):
+        plots.watch_figure([])
+
+
 def test_svg_is_reproducible_well_formed_and_self_contained():
     first, second = (plots.svg(plots.weights_figure(np.eye(3))) for _ in range(2))
     assert first == second
