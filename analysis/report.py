@@ -6,6 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,7 @@ def _explanation() -> dict[str, Any]:
     }
 
 
+@cache  # the catalogue is constant: a second report costs only its own results
 def _derivations() -> list[dict[str, Any]]:
     from attnsym.symbolic import DERIVATIONS
 
