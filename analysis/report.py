@@ -19,8 +19,7 @@ from attnsym import explain
 
 if TYPE_CHECKING:
     from analysis.audit.results import TensorAudit
-
-    Confirmation = Any
+    from analysis.confirmation import Confirmation
     from analysis.study_result import Study
 
 _OPEN_DERIVATIONS = frozenset({"score-mean", "score-variance", "scaled-score-variance"})

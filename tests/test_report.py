@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from analysis import audit_tensors, run_study
+from analysis import CLAIMS, audit_tensors, confirm, run_study
 from analysis.cli import main
 from analysis.illustrations import self_attention, ten_keys
 from analysis.report import write_report
@@ -80,6 +80,17 @@ def test_names_are_escaped(audit, tmp_path):
     assert "script" not in parsed.tags
     assert "img" not in parsed.tags
     assert "alert(2)" in " ".join(parsed.text)
+
+
+def test_a_confirmation_is_a_row_per_claim_with_its_verdict(tmp_path):
+    chosen = [claim for claim in CLAIMS if claim.key in {"score-mean", "softcap-bound"}]
+    result = confirm(chosen, budget=0.2)
+    text = write_report(tmp_path / "r.html", confirmation=result).read_text(encoding="utf-8")
+    section = text.split('id="confirmed"')[1].split("</section>")[0]
+    for row in result.claims:
+        assert row.claim.key in section
+        assert f">{row.verdict.value}</span>" in section
+    assert f"{result.critical_z:.2f}" in section
 
 
 def test_an_unwritable_place_is_refused_before_any_work(tmp_path, capsys):
