@@ -72,6 +72,18 @@ def test_weakest_sets_are_minimal(key):
             assert proved is (item is None)
 
 
+def test_weakest_sets_do_not_depend_on_the_route():
+    sets = {key: set(derive(key).weakest_assumptions()) for key in ("score-variance", "score-variance-induction")}
+    assert (
+        sets["score-variance"]
+        == sets["score-variance-induction"]
+        == set(derive("score-variance-bienayme").weakest_assumptions())
+    )
+    for key in ("softmax-jacobian", "score-mgf", "score-self", "scale-uniqueness", "cosine-variance"):
+        with pytest.raises(ValueError, match="one score"):
+            derive(key).weakest_assumptions()
+
+
 def test_mean_needs_one_mean_only():
     sets = {tuple(map(str, own)) for own in derive("score-mean").weakest_assumptions()}
     assert sets == {("uncorrelated(q, k)", "zero_mean(q)"), ("uncorrelated(q, k)", "zero_mean(k)")}

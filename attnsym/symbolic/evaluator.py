@@ -55,6 +55,8 @@ class Evaluator:
         self.d, self.keys, self.law, self.assumptions = d, keys, law, assumptions
         self.budget = budget or Budget(MAX_VALUES)
         self.chosen: dict[str, Fraction] = {}
+        self._weights: list[Any] | None = None
+        self._entropy: Any = None
 
     def of(self, node: Any, scope: Mapping[Any, int], outcome: Mapping[str, Any] | None = None) -> Any:
         """Return the value of `node`; indices get their values from `scope`, components theirs from `outcome`."""
@@ -110,7 +112,9 @@ class Evaluator:
                 raise NoValue(f"{name} is random and stands outside every expectation")
             return outcome[name][0]
         if node == n.H:
-            return -sum(weight * mpmath.log(weight) for weight in self.weights())
+            if self._entropy is None:
+                self._entropy = -sum(weight * mpmath.log(weight) for weight in self.weights())
+            return self._entropy
         if node == n.log_Z:
             return mpmath.log(sum(mpmath.exp(decimal(self.array("s", (key,)))) for key in range(1, self.keys + 1)))
         return self.parameter(str(node))
@@ -157,8 +161,14 @@ class Evaluator:
         return Fraction(code * code % 23 - 9, 7)
 
     def weights(self) -> list[Any]:
+        if self._weights is None:
+            self._weights = self._softmax()
+        return self._weights
+
+    def _softmax(self) -> list[Any]:
         powers = [mpmath.exp(decimal(self.array("s", (key,)))) for key in range(1, self.keys + 1)]
-        return [power / sum(powers) for power in powers]
+        total = sum(powers)
+        return [power / total for power in powers]
 
     def mean(self, function: Any) -> Fraction:
         if self.law is None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sympy import IndexedBase, Symbol
+
 from attnsym.symbolic.assumptions import Assumption, assumption
 from attnsym.symbolic.derivation import Derivation
+from attnsym.symbolic.notation import BY_SYMBOL
+from attnsym.symbolic.steps import Equation
 from attnsym.symbolic.verdict import decide
 
 # Strongest first: a search that drops in this order ends at the weakest of two that would both do.
@@ -31,12 +35,11 @@ VOCABULARY = tuple(
 
 def weakest(derivation: Derivation) -> tuple[tuple[Assumption, ...], ...]:
     """Return the minimal sets; `Derivation.weakest_assumptions` documents it."""
-    speaks_of_scores = all(set(item.arguments) <= {"q", "k"} for item in derivation.assumptions)
-    apart = {"same", "constant"} & {item.kind for item in derivation.assumptions}
     equations = derivation.statement.equations
-    if not derivation.assumptions or not speaks_of_scores or apart or derivation.axioms:
+    apart = {"same", "constant"} & {item.kind for item in derivation.assumptions}
+    if apart or not all(_is_score_moment(equation) for equation in equations):
         raise ValueError(f"weakest assumptions are searched for moments of one score kᵀq: got {derivation.key}")
-    vocabulary = _vocabulary(derivation.assumptions)
+    vocabulary = _vocabulary(tuple(item for item in derivation.assumptions if set(item.arguments) <= {"q", "k"}))
     known: dict[frozenset[Assumption], bool] = {}
 
     def holds(chosen: frozenset[Assumption]) -> bool:
@@ -64,6 +67,14 @@ def weakest(derivation: Derivation) -> tuple[tuple[Assumption, ...], ...]:
     kept = [own for own in minimal if not any(other != own and _implies(own, other) for other in minimal)]
     order = {item: position for position, item in enumerate(vocabulary)}
     return tuple(sorted((tuple(sorted(own, key=order.__getitem__)) for own in kept), key=lambda own: (len(own), own)))
+
+
+def _is_score_moment(equation: Equation) -> bool:
+    """Whether an equation speaks of moments of q and k and of nothing else that is random."""
+    sides = (equation.lhs, equation.rhs)
+    names = {BY_SYMBOL[node] for side in sides for node in side.atoms(IndexedBase, Symbol) if node in BY_SYMBOL}
+    shared = any(str(node).startswith("m_") for side in sides for node in side.atoms(Symbol))
+    return names <= {"q", "k", "C_q", "C_k"} and ({"q", "k"} <= names or shared)
 
 
 def _vocabulary(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
