@@ -108,7 +108,9 @@ def _variance(moments: Moments, level: float) -> Estimate:
     correction = n / max(n - z, 1.0)  # Bonett's c, which centres the interval at small n
     reach = z * correction * _root((m4 / m2 / m2 - (n - 3) / n) / (n - 1))
     interval = (correction * value * math.exp(-reach), correction * value * math.exp(min(reach, 700.0)))
-    return Estimate(value, error, interval, _calibrated(moments, [-m2, 0.0, 1.0]))
+    # Where (x − m)² hardly varies (x = ±1), the error is of order 1/n and its law is χ², not normal.
+    first_order = m4 / m2 / m2 - 1.0 > MIN_REPLICATES / n
+    return Estimate(value, error, interval, first_order and _calibrated(moments, [-m2, 0.0, 1.0]))
 
 
 def _rms(moments: Moments, level: float) -> Estimate:

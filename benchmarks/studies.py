@@ -120,6 +120,7 @@ def methods(d_k: int, n_keys: int, scale: str) -> dict[str, Run]:
 def sized(run: Run, seconds: float) -> int:
     """Return the replicates that take about that long."""
     replicates = 16
+    run(replicates)  # imports and page faults are nobody's speed
     while True:
         start = time.perf_counter()
         run(replicates)

@@ -149,6 +149,14 @@ def test_constant_values_have_no_error_and_no_tail():
         assert found.interval == (found.estimate, found.estimate)
 
 
+def test_the_variance_of_signs_is_not_called_calibrated():
+    # s² = (1 − mean²) n/(n − 1): with y = n·mean² ~ χ²₁ the z-score is (1 − y)/√(4y + 2), never above .71
+    rng = np.random.default_rng(0)
+    found = [estimate(sample_of(x), "variance", 0.95) for x in rng.choice([-1.0, 1.0], (300, 2000))]
+    assert all(x.estimate - 1.0 < 0.72 * x.standard_error for x in found)
+    assert not any(x.calibrated for x in found)
+
+
 def test_huge_values_are_not_called_calibrated():
     found = estimate(sample_of(np.random.default_rng(0).standard_normal(5000) * 1e60), "variance", 0.95)
     assert math.isfinite(found.standard_error)

@@ -17,7 +17,7 @@ from analysis.cli import main
 
 ROOT = Path(__file__).parent.parent
 STUDY = {"d_k": [4, 16], "n_keys": 256, "scale": "sqrt", "statistic": ("mean", "median"), "seed": 3, "workers": 1}
-LONG = {"replicates": 150_000}  # 20 shards, about a second
+LONG = {"replicates": 200_000}  # 26 shards, about a second
 LENGTH = {"replicates": 40_000}  # 6 shards
 
 SCRIPT = """
@@ -25,7 +25,7 @@ import sys
 from analysis import run_study
 print("ready", flush=True)
 run_study("entropy", d_k=[4, 16], n_keys=256, scale="sqrt", statistic=("mean", "median"), seed=3, workers=1,
-          replicates=150_000, store=sys.argv[1]).to_json(sys.argv[2])
+          replicates=200_000, store=sys.argv[1]).to_json(sys.argv[2])
 """
 
 
@@ -35,8 +35,10 @@ def uninterrupted() -> Study:
 
 
 @pytest.fixture(scope="module")
-def never_killed() -> Study:
-    return run_study("entropy", **STUDY, **LONG)
+def never_killed() -> tuple[Study, float]:
+    """The study, and the seconds that it takes here and now."""
+    start = time.monotonic()
+    return run_study("entropy", **STUDY, **LONG), time.monotonic() - start
 
 
 def start(store: Path, result: Path) -> subprocess.Popen:
@@ -53,11 +55,11 @@ def shards_in(store: Path) -> int:
         return 0
 
 
-def kill_at_random_times(directory: Path, kills: int, seed: int) -> Study:
+def kill_at_random_times(directory: Path, kills: int, seed: int, lifetime: float) -> Study:
     """Start one study again and again, kill each at a random time of its life, then let it finish."""
     store, result = directory / "study.db", directory / "study.json"
     killed, stages = 0, set()
-    for delay in np.random.default_rng(seed).uniform(0.0, 0.9, kills):
+    for delay in np.random.default_rng(seed).uniform(0.0, 0.6 * lifetime, kills):
         process = start(store, result)
         process.stdout.readline()  # imports are over: the clock of the kill starts
         time.sleep(delay)
@@ -67,7 +69,7 @@ def kill_at_random_times(directory: Path, kills: int, seed: int) -> Study:
         process.communicate()
         stages.add(shards_in(store))
     assert killed > kills // 4, "many of the processes must be killed alive for this test to mean anything"
-    assert len(stages) > 2, "and at different stages"
+    assert any(0 < stage < 26 for stage in stages), "and at least one must leave a part of the study behind"
     finisher = start(store, result)
     finisher.communicate(timeout=120)
     assert finisher.returncode == 0
@@ -75,15 +77,17 @@ def kill_at_random_times(directory: Path, kills: int, seed: int) -> Study:
 
 
 def test_ten_kills_lose_nothing(tmp_path, never_killed):
-    assert kill_at_random_times(tmp_path, 10, seed=1) == never_killed
+    study, lifetime = never_killed
+    assert kill_at_random_times(tmp_path, 10, seed=1, lifetime=lifetime) == study
 
 
 @pytest.mark.slow
 def test_a_hundred_kills_lose_nothing(tmp_path, never_killed):
+    study, lifetime = never_killed
     for batch in range(10):
         directory = tmp_path / str(batch)
         directory.mkdir()
-        assert kill_at_random_times(directory, 10, seed=100 + batch) == never_killed
+        assert kill_at_random_times(directory, 10, seed=100 + batch, lifetime=lifetime) == study
 
 
 def test_finished_shards_are_not_drawn_again(tmp_path, uninterrupted, monkeypatch):
