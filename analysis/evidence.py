@@ -15,9 +15,9 @@ EPS = float(np.finfo(np.float64).eps)
 ESTIMATORS = ("mean", "variance", "rms", "median")
 
 # A cell joins the family of tests only where the tail of its z is no more than twice the normal tail at the critical z,
-# and where no single draw carries more than about 3 % of the sum of squares.
+# and where no single draw carries more than about 6 % of the sum of squares.
 MAX_LOG_INFLATION = math.log(2.0)
-MAX_KURTOSIS_PER_DRAW = 1e-3
+MAX_KURTOSIS_PER_DRAW = 4e-3
 
 _LEVEL = 0.95  # of an interval that is not used here
 

@@ -77,7 +77,9 @@ def test_a_rival_too_near_is_not_separated_until_the_budget_that_is_named():
     assert result.verdict is ClaimVerdict.NOT_SEPARATED
     assert f"budget {result.budget_to_separate:g}" in result.reason
     assert only(claim, budget=result.budget_to_separate).verdict is ClaimVerdict.CONFIRMED
-    assert only(claim, budget=result.budget_to_separate / 10).verdict is ClaimVerdict.NOT_SEPARATED
+    smaller = only(claim, budget=0.1)
+    assert smaller.verdict is ClaimVerdict.NOT_SEPARATED
+    assert smaller.budget_to_separate == pytest.approx(result.budget_to_separate, rel=0.2)
 
 
 def test_a_rival_that_is_the_prediction_is_never_separated():

@@ -1,6 +1,7 @@
 """Relations on synthetic draws: who agrees, who is separated, and how often chance alone says otherwise."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,15 @@ def test_a_calibrated_tail_is_at_most_twice_the_normal_one():
     assert below > normal  # skewed terms do inflate it: the rule is not idle
 
 
+def test_the_replicates_a_tail_asks_for():
+    exponential = replace(evidence_from(sample_of(np.arange(9.0)), "mean"), skewness=2.0, kurtosis=1.0)
+    for critical in (3.0, 6.0):
+        inflation = 2 * critical**3 / 3 / math.sqrt(exponential.replicates_for_tail(critical))
+        assert inflation == pytest.approx(math.log(2), rel=0.05)
+    assert replace(exponential, kurtosis=1e6).replicates_for_tail(3.0) == 2.5e8  # one draw must not dominate
+    assert replace(exponential, skewness=math.nan).replicates_for_tail(3.0) == math.inf
+
+
 def test_heavy_tails_are_shown_but_not_judged():
     product = np.prod(np.random.default_rng(6).normal(size=(2, 100_000)), axis=0)  # a score at d_k = 1
     assert not judge(Exactly(), product**4, 9.0, 3.0, estimator="mean").calibrated
@@ -129,6 +139,15 @@ def test_a_rate_that_is_too_fast_is_contradicted():
     assert agrees(1.0) == [True, False, False]
 
 
+def test_no_budget_separates_a_rival_within_the_allowance():
+    draws = np.random.default_rng(12).normal(1, 1, 4000)
+    near = judge(ToLeadingOrder("d_k", order=1, constant=0.4), draws, 1.0, 1.05, estimator="mean")
+    assert near.separates is False
+    assert near.factor == math.inf
+    far = judge(ToLeadingOrder("d_k", order=1, constant=0.1), draws, 1.0, 1.12, estimator="mean", critical=7)
+    assert far.factor == pytest.approx((10 * far.standard_error / (0.12 - 0.025 * 2.12)) ** 2, rel=1e-9)
+
+
 def test_leading_order_of_a_function_of_the_cell():
     relation = ToLeadingOrder(lambda cell: cell.d_k**2, order=0.5, constant=lambda cell: 1.0 / cell.n_keys)
     assert relation.allowance(-3.0, CELL) == pytest.approx(3.0 / (2 * 4))
@@ -138,6 +157,7 @@ def test_identity_is_a_matter_of_rounding():
     relation = Identity(multiple=8)
     assert judge(relation, [1.0, 1.0 + 16 * EPS], 1.0, 0.0).agrees
     assert not judge(relation, [1.0, 1.0 + 40 * EPS], 1.0, 0.0).agrees
+    assert not judge(relation, [1.0, 1.0 - 40 * EPS], 1.0, 0.0).agrees
     assert not judge(relation, [1.0, math.nan], 1.0, 0.0).agrees
     assert judge(relation, [1.0, 1.0], 1.0, 0.0).separates
     assert judge(relation, [1.0, 1.0], 0.0, 1.0).separates is False
