@@ -276,6 +276,25 @@ def test_variants_are_named_and_not_accused(name):
     assert read(audit), repr(audit)
 
 
+@pytest.mark.parametrize("sizes", [{"num_heads": 1}, {"num_heads": 2, "d_k": 8}, {"num_heads": 5, "d_k": 3}])
+@pytest.mark.parametrize(
+    "name", ["no scale", "softmax over queries", "mask inverted", "causal hides itself", "mask leaks"]
+)
+def test_faults_are_identified_at_other_sizes(name, sizes):
+    function, keywords, expected = FAULTY[name]
+    audit = audit_callable(function, **keywords, **sizes, seed=1)
+    assert {item.code for item in audit.faults} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_no_seed_changes_a_verdict(seed):
+    for function, keywords, expected in FAULTY.values():
+        assert {item.code for item in audit_callable(function, **keywords, seed=seed).faults} == expected
+    for function, keywords, _ in LEGITIMATE.values():
+        assert audit_callable(function, **keywords, seed=seed).faults == ()
+
+
 def test_there_are_enough_of_both():
     assert len(FAULTY) >= 25
     assert len(LEGITIMATE) >= 15

@@ -66,8 +66,8 @@ def _log_ratio(s: Session, a: float, b: float, z: Sizes, special: int) -> float:
         index = {"queries": (slice(None), slice(None), 0), "heads": (slice(None), 0), "batch": (0,)}[s.axis]
         q[index] = a * units[special]
         weights = s.own(q, k)
-        other = {"queries": weights[0, 0, 1, 0], "heads": weights[0, 1, 0, 0], "batch": weights[1, 0, 0, 0]}[s.axis]
-        pair = weights[0, 0, 0, 0], other
+        other = {"queries": (0, 0, 1, 0), "heads": (0, 1, 0, 0), "batch": (1, 0, 0, 0)}[s.axis]
+        pair = weights[0, 0, 0, 0], weights[other]
     with np.errstate(all="ignore"):
         return float(np.log(pair[0]) - np.log(pair[1]))
 
