@@ -92,6 +92,14 @@ def invert(s, mask):
     return hide(s, ~mask if mask.dtype == bool else mask)
 
 
+def with_window(s, mask):
+    return hide(np.where(window_mask(*s.shape[-2:], 3), s, -np.inf), mask)
+
+
+def first_row(s, mask):
+    return hide(s, mask[..., :1, :])
+
+
 def needs_equal_lengths(core):
     def attention(query, key, value, attn_mask=None):
         if query.shape != key.shape:
@@ -163,6 +171,13 @@ FAULTY = {
     "computed in float16": (halved, {}, {"overflow"}),
     "scores clipped": (build(products=lambda q, k: np.clip(q @ k.swapaxes(-1, -2), -10, 10)), {}, {"large-scores"}),
     "grouped heads tiled": (build(group=tile), {}, {"grouped-tiled"}),
+    "grouped heads in reverse": (build(group=lambda x, n: repeat(x, n)[:, ::-1]), {}, {"grouped-order"}),
+    "heads exchanged in the output": (lambda q, k, v: build()(q, k, v)[:, ::-1], {}, {"head-mix"}),
+    "window only where a mask is given": (build(mask=with_window), {}, {"mask-all-true"}),
+    "mask of the first query for all": (build(mask=first_row), {}, {"mask-position"}),
+    "causal off by two": (build(causal=lambda n, m: np.tri(n, m, 2, dtype=bool)), {}, {"causal-pattern"}),
+    "queries centred over the sequence": (
+        build(prepare=lambda q, k: (q - q.mean(axis=-2, keepdims=True), k)), {}, {"rows-mix"}),
     # two faults at once
     "no scale and inverted mask": (
         build(scale=none, mask=invert), {"intended_scale": "sqrt"}, {"scale", "mask-inverted"}),
@@ -298,6 +313,29 @@ def test_no_seed_changes_a_verdict(seed):
 def test_there_are_enough_of_both():
     assert len(FAULTY) >= 25
     assert len(LEGITIMATE) >= 15
+
+
+def plain_softmax(s, axis):
+    with np.errstate(all="ignore"):
+        e = np.exp(s - s.max(axis=axis, keepdims=True))
+        return e / e.sum(axis=axis, keepdims=True)
+
+
+LIMITS = {
+    "nan-leak": build(),  # 0·NaN in weights @ value
+    "masked-row-nan": build(normalise=plain_softmax),
+    "masked-row-attends": build(mask=lambda s, m: np.where(m, s, -1e9) if m.dtype == bool else s + m),
+    "float16-overflow": build(),
+    "low-precision": lambda q, k, v: build()(*(x.astype(np.float32) for x in (q, k, v))).astype(q.dtype),
+    "equal-lengths-only": needs_equal_lengths(build()),
+}
+
+
+@pytest.mark.parametrize("code", LIMITS)
+def test_limits_are_noted(code):
+    audit = audit_callable(LIMITS[code])
+    assert code in codes(audit), repr(audit)
+    assert audit.faults == ()
 
 
 def test_all_recovered_numbers_of_a_known_function():
