@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -112,12 +113,18 @@ CONTENDERS = {
 
 
 def medians(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Let the contenders take turns and return the median seconds of each, after one round that does not count."""
+    """
+    Let the contenders take turns and return the median seconds of each, after one round that does not count.
+
+    The order is shuffled in every round: whoever follows one that frees a gigabyte pays for fresh memory.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    names, order = list(calls), random.Random(0)
     for turn in range(rounds + 1):
-        for name, call in calls.items():
+        order.shuffle(names)
+        for name in names:
             start = time.perf_counter()
-            call()
+            calls[name]()
             if turn:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
