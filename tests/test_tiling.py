@@ -158,6 +158,30 @@ def test_the_public_function_on_both_sides_of_the_threshold(options, dtype, monk
     np.testing.assert_allclose(tiled.astype(float), whole.astype(float), rtol=0, atol=8 * eps)
 
 
+@pytest.mark.parametrize("odd", [[NAN, INF, -INF, 0, 1e-30], [NAN, 1e18, -1e30, 3e38, -3e38, 0]])
+def test_odd_numbers_end_where_the_plain_path_puts_them(odd):
+    rng = np.random.default_rng(9)
+
+    def array(*shape):
+        share = rng.choice([0, 0.02, 0.2])
+        return np.where(rng.random(shape) < share, rng.choice(odd, shape), rng.standard_normal(shape)).astype(
+            np.float32
+        )
+
+    for _ in range(150):
+        n_queries, n_keys, d = rng.integers(1, 7, 3)
+        q, k, v = array(1, 2, n_queries, d), array(1, 1, n_keys, d), array(1, 1, n_keys, 2)
+        mask = (None, rng.random((n_queries, n_keys)) < 0.6, array(n_queries, n_keys))[rng.integers(3)]
+        with np.errstate(all="ignore"):
+            got, want, _ = both_paths(
+                q, k, v, Tiles(*rng.integers(1, 4, 3)), attn_mask=mask, is_causal=bool(rng.integers(2)), scale=1.0
+            )
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+        finite = np.isfinite(want)
+        assert_equal_to_rounding(got[finite], want[finite], v, n_keys, 500)
+
+
 def test_columns_and_strided_arrays_on_the_tiled_path():
     rng = np.random.default_rng(5)
     q, k, v = (normal(rng, 2, 3, 260, 8) for _ in range(3))
