@@ -10,7 +10,26 @@ import pytest
 import sympy
 from sympy import Indexed, IndexedBase, KroneckerDelta, Rational, Tuple
 
-from attnsym.symbolic import DERIVATIONS, Truth, i, j, k, l, q, r
+from attnsym.symbolic import (
+    DERIVATIONS,
+    Axiom,
+    Derivation,
+    Equation,
+    Known,
+    Sum,
+    Truth,
+    chain,
+    d_k,
+    i,
+    j,
+    k,
+    l,
+    line,
+    p,
+    q,
+    r,
+    x,
+)
 from attnsym.symbolic.checking import judge
 from attnsym.symbolic.evaluator import Evaluator, NoValue, decimal
 from attnsym.symbolic.laws import laws
@@ -75,11 +94,11 @@ def mutants(step):
 def all_mutants():
     for derivation in DERIVATIONS.values():
         proved = []
-        for chain in derivation.chains:
-            for step in chain.steps:
+        for own in derivation.chains:
+            for step in own.steps:
                 for kind, rhs in mutants(step):
                     yield derivation, tuple(proved), step, kind, rhs
-            proved.append(chain)
+            proved.append(own)
 
 
 def agree(step, rhs):
@@ -167,13 +186,13 @@ def test_every_mutant():
 def test_every_citation_is_needed(key):
     """A step from which any one cited assumption is taken no longer follows (series cut for display apart)."""
     derivation, proved = DERIVATIONS[key], []
-    for chain in derivation.chains:
-        for step in chain.steps:
+    for own in derivation.chains:
+        for step in own.steps:
             for item in step.cites:
                 fewer = replace(step, cites=tuple(own for own in step.cites if own != item))
                 needless = not judge(fewer, derivation, proved)
                 assert not needless or item.kind == "modulo", (step, item)
-        proved.append(chain)
+        proved.append(own)
 
 
 def test_a_broken_link_is_noticed():
@@ -220,6 +239,21 @@ def test_a_result_of_lower_order_cannot_be_put_in():
     weights, entropy = derivation.chains[1], derivation.chains[2]
     known = type(entropy.steps[0].known[0])(weights, -n_keys * 0)
     assert "lower order" in judge(replace(entropy.steps[1], known=(known,)), derivation, derivation.chains[:2])
+
+
+def test_a_known_sum_runs_equally_far_on_both_sides():
+    """Known: pᵢ = 1/n_keys. Summed over i, Σᵢ pᵢ = Σᵢ 1/n_keys, where the right side must not run to d_k."""
+    uniform = Axiom("suppose that all weights are equal", Equation(p[i], 1 / n_keys))
+    right = chain(Sum(p[i] * x[j], i), line("known", x[j], known=(Known(uniform, x[j], (i,)),)))
+    wrong = chain(Sum(p[i], i), line("known", d_k / n_keys, known=(Known(uniform, 1, (i,)),)))
+    assert Derivation("right", "", (right,), "").check()
+    assert not Derivation("wrong", "", (wrong,), "").check()
+
+
+def test_a_cut_series_never_hides_its_remainder():
+    one = chain(t**3 + t, line("series", t, "modulo(t, 3)"))
+    assert str(one.equation) == "t + t³ = t + O(t³)"
+    assert str(replace(one, steps=(replace(one.steps[0], remainder=None),)).equation) == "t + t³ = t + O(t³)"
 
 
 def test_induction_needs_base_and_step():

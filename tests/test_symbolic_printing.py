@@ -224,7 +224,8 @@ def test_pages(key):
     assert fragment.tag == "section"
     assert sum(element.tag == MATHML_NAMESPACE + "math" for element in fragment.iter()) > len(derivation.steps)
     latex = derivation.to_latex()
-    assert latex.count(r"\begin{aligned}") == len(derivation.chains) == latex.count(r"\end{aligned}")
+    blocks = len(derivation.chains) + bool(derivation.assumptions)
+    assert latex.count(r"\begin{aligned}") == blocks == latex.count(r"\end{aligned}")
     assert set(re.findall(r"\\([A-Za-z]+)", latex)) <= COMMANDS
     assert derivation._repr_latex_() == latex
     assert str(derivation) == page

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import sympy
+
 from attnsym.symbolic.assumptions import Facts
 from attnsym.symbolic.derivation import Derivation
 from attnsym.symbolic.glyphs import vector_box
 from attnsym.symbolic.layout import Row, Script, Token
-from attnsym.symbolic.notation import S, Sum, Var, X, Y, d_k
+from attnsym.symbolic.notation import S, Var, X, Y, d_k, size_of_index
 from attnsym.symbolic.polynomial import Monomial
 from attnsym.symbolic.positivity import is_nonnegative
 from attnsym.symbolic.rules import RULES
@@ -106,9 +108,11 @@ def _is_induction(step: Step, proved: Sequence[Chain]) -> bool:
 
 def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     """Both sides of a known equation, each with its multiplier; the kernel subtracts them, SymPy does not."""
-    equation = known.equation
-    sides = (known.multiplier * equation.lhs, 1), (known.multiplier * equation.rhs, -1)
-    return tuple((Sum(side, *known.over) if known.over else side, sign) for side, sign in sides)
+    sides = [known.multiplier * known.equation.lhs, known.multiplier * known.equation.rhs]
+    for index in known.over:  # one side may not use the index, and must run as far as the other all the same
+        size = size_of_index(index, *sides)
+        sides = [sympy.Sum(side, (index, 1, size)) for side in sides]
+    return (sides[0], 1), (sides[1], -1)
 
 
 def _failed(derivation: Derivation, chain: Chain, position: int, trouble: str) -> Verdict:

@@ -190,16 +190,21 @@ def Sum(body: Any, *indices: Any) -> Any:
         raise ValueError(f"Sum takes an expression and one or more different indices: got indices {indices}")
     result = sympify(body, strict=True)
     for index in indices:
-        if index not in INDICES:
-            raise ValueError(f"Sum runs over the indices {', '.join(map(str, INDICES))}: got {index}")
-        sorts = index_sorts(result, index) or {COMPONENT}
-        if len(sorts) > 1:
-            raise ValueError(f"index {index} runs over different sizes, {' and '.join(sorted(sorts))}, in {body}")
-        (sort,) = sorts
-        if sort not in SIZES:
-            raise ValueError(f"sums over the components of a value are not in the notation: got {body}")
-        result = sympy.Sum(result, (index, 1, SIZES[sort]))
+        result = sympy.Sum(result, (index, 1, size_of_index(index, result)))
     return result
+
+
+def size_of_index(index: Any, *expressions: Any) -> Any:
+    """Return the size that `index` runs to in these expressions; d_k where none of them uses it."""
+    if index not in INDICES:
+        raise ValueError(f"Sum runs over the indices {', '.join(map(str, INDICES))}: got {index}")
+    sorts = set().union(*(index_sorts(expression, index) for expression in expressions)) or {COMPONENT}
+    if len(sorts) > 1:
+        raise ValueError(f"index {index} runs over different sizes, {' and '.join(sorted(sorts))}, in {expressions}")
+    (sort,) = sorts
+    if sort not in SIZES:
+        raise ValueError(f"sums over the components of a value are not in the notation: got {expressions}")
+    return SIZES[sort]
 
 
 def KeySum(body: Any, index: Any) -> Any:

@@ -120,17 +120,27 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def latex_page(derivation: Derivation, convention: Convention) -> str:
-    """Return the page as aligned blocks, one for each chain."""
+    """Return the page as aligned blocks: one for each chain, and one with the assumptions."""
     setter = Typesetter(convention)
     blocks = []
     for chain in derivation.chains:
         rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
         for step in chain.steps:
             right = Row(_right(step, setter)).latex()
-            why = reason(step, derivation).replace("_", r"\_")
+            why = _plain(reason(step, derivation))
             rows.append(rf"&\quad {right} && \text{{{why}}} \\")
-        blocks.append("$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$")
-    return "\n\n".join(blocks)
+        blocks.append(_aligned(rows))
+    assumed = [_plain(f"[{label}] {item}") for item, label in _labels(derivation).items()]
+    return "\n\n".join([*blocks, *([_aligned([rf"&\text{{{own}}} \\" for own in assumed])] if assumed else [])])
+
+
+def _aligned(rows: list[str]) -> str:
+    return "$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$"
+
+
+def _plain(text: str) -> str:
+    """Escape what is special to TeX in running text."""
+    return text.replace("_", r"\_")
 
 
 def mathml_page(derivation: Derivation, convention: Convention) -> str:

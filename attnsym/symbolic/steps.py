@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from sympy import Symbol
+
 from attnsym.symbolic import page
 from attnsym.symbolic.assumptions import Assumption
 from attnsym.symbolic.printing import Convention
@@ -137,8 +139,11 @@ class Chain:
     def equation(self) -> Equation:
         """What the chain proves: its first left side against its last right side."""
         relation: Relation = "≤" if any(step.relation == "≤" for step in self.steps) else "="
-        dropped = [step.remainder for step in self.steps if step.remainder is not None]
-        remainder = self.remainder if self.remainder is not None else (dropped[0] if dropped else None)
+        orders = sorted(
+            (int(item.arguments[1]), item.arguments[0]) for item in self.assumptions if item.kind == "modulo"
+        )
+        dropped = Symbol(orders[0][1], real=True) ** orders[0][0] if orders else None
+        remainder = self.remainder if self.remainder is not None else dropped
         return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation, remainder)
 
 
