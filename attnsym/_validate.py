@@ -71,13 +71,13 @@ def optional_scale(scale: Any) -> float | None:
     return None if scale is None else finite_number(scale, "scale")
 
 
-def optional_softcap(softcap: Any) -> float | None:
-    """Return the soft-cap as a positive float, or None for no cap."""
+def optional_softcap(softcap: Any, dtype: np.dtype[Any]) -> float | None:
+    """Return the soft-cap as a positive float that `dtype` can hold, or None for no cap."""
     if softcap is None:
         return None
-    cap = finite_number(softcap, "softcap")
-    if cap <= 0:
-        raise ValueError(f"softcap must be positive, or None for no cap: got {softcap!r}")
+    cap, limits = finite_number(softcap, "softcap"), np.finfo(dtype)
+    if not float(limits.tiny) <= cap <= float(limits.max):
+        raise ValueError(f"softcap must be positive and in the range of {dtype}, or None for no cap: got {softcap!r}")
     return cap
 
 

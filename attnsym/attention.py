@@ -270,7 +270,7 @@ def read_settings(
     return Settings(
         score=score,
         scale=resolve_scale(scale, score, x.query.shape[-1]),
-        softcap=optional_softcap(softcap),
+        softcap=optional_softcap(softcap, x.query.dtype),
         attn_mask=None if attn_mask is None else read_mask(attn_mask, x.scores_shape, x.columns),
         is_causal=bool(is_causal),
         window=None if window is None else window_sides(window),

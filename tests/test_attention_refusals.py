@@ -37,6 +37,7 @@ REFUSED = {
     "scale bool": ((Q, K, V), {"scale": True}, "scale"),
     "scale array": ((Q, K, V), {"scale": [1.0, 2.0]}, "scale"),
     "softcap": ((Q, K, V), {"softcap": 0}, "softcap must be positive"),
+    "softcap range": ((Q.astype("f4"), K.astype("f4"), V.astype("f4")), {"softcap": 1e300}, "range of float32"),
     "score": ((Q, K, V), {"score": "sine"}, "score must be"),
     "score shape": ((Q, K, V), {"score": lambda q, k: np.ones((3, 5))}, r"must return the shape \(2, 3, 5\)"),
     "score kind": ((Q, K, V), {"score": lambda q, k: np.full((2, 3, 5), "x")}, "the result of score"),

@@ -86,7 +86,7 @@ FAULTS = {
         {"of": ("value",), "quantity": ("entropy",), "scale": ("sqrt",), "d_k": (3,), "n_keys": (5,)},
     ),
     "a soft-cap that is not applied": (
-        ("attnsym.attention.optional_softcap", lambda cap: lambda value: None),
+        ("attnsym.attention.optional_softcap", lambda cap: lambda *given: None),
         "softcap-bound",
         None,
     ),
