@@ -174,7 +174,16 @@ def test_fooled_by_two_symbols_of_one_name():
     assert plain != positive
     with pytest.raises(GrammarError, match="two different symbols"):
         prove(plain, positive)
-    for impostor in (Symbol("d_k"), Symbol("c"), Symbol("H"), Symbol("i"), Symbol("S"), Symbol("m_4(q)")):
+    for impostor in (
+        Symbol("σ_k2"),
+        Symbol("m_4"),
+        Symbol("d_k"),
+        Symbol("c"),
+        Symbol("H"),
+        Symbol("i"),
+        Symbol("S"),
+        Symbol("m_4(q)"),
+    ):
         with pytest.raises(GrammarError, match=r"notation's own|outside"):
             prove(impostor, impostor)
     with pytest.raises(GrammarError, match="no vector of the notation"):

@@ -10,6 +10,7 @@ from sympy import sqrt
 
 from attnsym.symbolic import (
     DERIVATIONS,
+    Assumption,
     D,
     Dot,
     E,
@@ -148,6 +149,13 @@ def test_uncovered_expressions_are_refused_not_guessed():
 def test_unknown_assumptions_are_named(assuming):
     with pytest.raises(ValueError, match=r"assumption|takes|speaks"):
         prove(E(q[i]), 0, [assuming])
+
+
+def test_assumptions_made_by_hand_are_read_like_any_other():
+    """An isotropic q would bring 1/d_k where the bound on the degree expects none."""
+    for forged in (Assumption("isotropic", ("q",)), Assumption("magic", ("q",)), Assumption("zero_mean", ("p",))):
+        with pytest.raises(ValueError, match=r"speaks|unknown"):
+            prove(E(q[i]), 0, [forged])
 
 
 @pytest.mark.parametrize("key", ["score-mean", "score-variance", "scaled-score-variance"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 # kind -> (fewest arguments, most arguments, sentence); {0} and {1} are the vectors named.
 _KINDS: dict[str, tuple[int, int, str]] = {
@@ -79,11 +80,16 @@ def assumption(text: str | Assumption) -> Assumption:
     ValueError
         Naming the assumption, what arrived and the vocabulary.
     """
-    if isinstance(text, Assumption):
-        return text
+    if not isinstance(text, (str, Assumption)):
+        raise ValueError(f"unknown assumption {text!r}: write kind(vectors) with kind one of {', '.join(KINDS)}")
+    return _read(str(text))
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Assumption:
     from attnsym.symbolic.notation import FAMILIES
 
-    match = _CALL.fullmatch(text) if isinstance(text, str) and len(text) <= 200 else None
+    match = _CALL.fullmatch(text) if len(text) <= 200 else None
     if match is None or match[1] not in _KINDS:
         raise ValueError(f"unknown assumption {text!r}: write kind(vectors) with kind one of {', '.join(KINDS)}")
     kind, arguments = match[1], tuple(part.strip() for part in match[2].split(","))

@@ -40,6 +40,7 @@ SORTS: Mapping[str, tuple[str, ...]] = {name: family.sorts for name, family in n
 }
 _SIZE_OF = {symbol: sort for sort, symbol in n.SIZES.items()}
 _MOMENT_NAME = re.compile(r"m_\d+\(\w+\)")
+_PREFIXES = ("m_", "μ_", "σ_")  # how the kernel calls the moments of a vector
 _RESERVED = (
     {str(symbol) for symbol in (*n.PARAMETERS, *n.INDICES, *_SIZE_OF, n.H, n.log_Z)}
     | set(n.FAMILIES)
@@ -124,7 +125,7 @@ class _Reader:
 
     def read_parameter(self, node: Any, name: str) -> Term:
         """Accept a symbol of the user's own, if it cannot be mistaken for another."""
-        if name in _RESERVED or _MOMENT_NAME.fullmatch(name) or not name.isidentifier():
+        if name in _RESERVED or name.startswith(_PREFIXES) or not name.isidentifier():
             raise GrammarError(f"the symbol {name} is not the notation's own {name}: import it from attnsym.symbolic")
         if not node.is_commutative:
             raise GrammarError(f"the symbol {name} does not commute: the grammar has commuting numbers only")
@@ -188,7 +189,7 @@ class _Reader:
         if exponent > 0:
             return Power(inner, int(exponent))
         if isinstance(inner, Parameter):
-            return Parameter(inner.name, int(exponent))
+            return Parameter(inner.name, inner.power * int(exponent))
         if _is_partition(inner):
             return Power(Component(INVERSE_PARTITION), -int(exponent))
         raise GrammarError(
