@@ -44,7 +44,10 @@ MONOTONE = {
     "power_sum_2": _Monotone(lambda n, **where: expected_power_sum(2, n, **where), lambda n: 1 / n, 1.0),
     "power_sum_3": _Monotone(lambda n, **where: expected_power_sum(3, n, **where), lambda n: n**-2.0, 1.0),
 }
-NOT_MONOTONE = ("jacobian_frobenius_squared", "query_gradient_squared")
+NOT_MONOTONE = (
+    "jacobian_frobenius_squared", "jacobian_norm", "query_gradient_squared", "query_gradient_norm",
+    "score_gradient_norm",
+)  # fmt: skip
 
 
 def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: ArrayLike | None = None) -> Values:
