@@ -202,7 +202,8 @@ def _tabulate_narrow(sigma: float, low: float, high: float) -> _Table:
 
 def _tabulate_wide(sigma: float, low: float, high: float, log_n: float) -> _Table:
     """For σ >= 1: the inner average is a trapezoid in v = log w, against the weight wᵃ e⁻ʷ; x = v."""
-    stride = int((1.5 + 0.22 * sigma) / 1.5)
+    # φⁿ is as rough as its complex zeros are near: at Im u = πσ/(2√(2 log n)), which 0.26σ/√(2 log n) resolves.
+    stride = max(1, int(1.3 * sigma / math.sqrt(2 * log_n + 1)))
     step = stride * STEP
     rows = math.ceil((high - low) / step) + 1
     # In descending order, so that u - v rises along rows and columns alike.

@@ -219,7 +219,7 @@ def max_weight(sigma: float, n: int, s: Setting) -> arb:
 
 
 def by_dimension(d: int, scale: Callable[[], arb], n_keys: tuple[int, ...], s: Setting) -> list[list[arb]]:
-    """Average over ‖q‖ by Gauss-Legendre where the chi density is above e^-(tail - 4) of its peak."""
+    """Average over ‖q‖ by Gauss-Legendre panels where the chi density is above e^-(tail - 4) of its peak."""
     flint.ctx.prec = s.bits
     peak = math.sqrt(d - 1)
 
@@ -228,8 +228,10 @@ def by_dimension(d: int, scale: Callable[[], arb], n_keys: tuple[int, ...], s: S
 
     low, high = (edge(log_density, peak, peak + sign * math.sqrt(2 * s.tail), 4 - s.tail) for sign in (-1, 1))
     low = 0.0 if low < 0.3 else low
-    half = (arb(high) - arb(low)) / 2
-    nodes = [(arb(low) + half * (t + 1), w) for t, w in gauss_legendre(s.chi_nodes)]
+    panels = 3 if low == 0 else 1  # softmax has no convergent power series at σ = 0
+    half = (arb(high) - arb(low)) / (2 * panels)
+    rule = gauss_legendre(s.chi_nodes // 2 if panels == 3 else s.chi_nodes)
+    nodes = [(arb(low) + half * (2 * i + 1 + t), w) for i in range(panels) for t, w in rule]
     weights = [w * ((d - 1) * (r / (peak or 1)).log() - (r**2 - d + 1) / 2).exp() for r, w in nodes]
     total = sum(weights, arb(0))
     tables = [by_sigma(scale() * r, n_keys, s) for r, _ in nodes]
