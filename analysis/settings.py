@@ -139,7 +139,7 @@ def _check_name(quantity: Any, name: Any) -> str:
 def _name_of(function: Any) -> str:
     if isinstance(function, partial):
         return "<partial>"  # its arguments have no name
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def _correlation(argument: str, value: Any) -> float:

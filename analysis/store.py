@@ -90,7 +90,12 @@ class Store:
         damage = run("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise ValueError(f"store {self.path} is damaged ({damage}): move it away and run again")
-        stored = json.loads(run("SELECT identity FROM study").fetchone()[0])
+        try:
+            stored = dict(json.loads(run("SELECT identity FROM study").fetchone()[0]))
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"store {self.path} is damaged (what study it holds): move it away and run again"
+            ) from None
         differing = [key for key in sorted({*stored, *recorded}) if stored.get(key) != recorded.get(key)]
         if differing:
             details = "; ".join(

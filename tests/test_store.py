@@ -190,12 +190,21 @@ def damage(store: Path, kind: str) -> None:
             (blob,) = connection.execute("SELECT result FROM shards").fetchone()
             flipped = bytes([blob[0] ^ 1]) + blob[1:]
             connection.execute("UPDATE shards SET result = ?", (flipped,))
+    elif kind == "no identity":
+        with sqlite3.connect(store) as connection:
+            connection.execute("DELETE FROM study")
+    elif kind == "identity is no table":
+        with sqlite3.connect(store) as connection:
+            connection.execute("UPDATE study SET identity = '[1]'")
     elif kind == "other schema":
         with sqlite3.connect(store) as connection:
             connection.execute("PRAGMA user_version = 99")
 
 
-@pytest.mark.parametrize("kind", ["text", "truncated", "foreign", "one bit of a result", "other schema"])
+DAMAGES = ["text", "truncated", "foreign", "one bit of a result", "no identity", "identity is no table", "other schema"]
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
 def test_a_damaged_store_is_reported_and_left_alone(tmp_path, kind):
     store = tmp_path / "study.db"
     run_study("entropy", **STUDY, replicates=3000, store=store)
