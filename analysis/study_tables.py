@@ -31,7 +31,7 @@ def _texts(row: StudyRow) -> dict[str, str]:
         "d_k": str(row.d_k),
         "n_keys": str(row.n_keys),
         "estimate": f"{row.estimate:.6g}",
-        "standard error": f"{row.standard_error:.2g}",
+        "std error": f"{row.standard_error:.2g}",
         "predicted": "" if row.prediction is None else f"{row.prediction:.6g}",
         "z": "" if row.z_score is None else f"{row.z_score:+.2f}{mark}",
         "replicates": f"{row.replicates:,}",
@@ -62,7 +62,14 @@ def text_table(study: Study) -> Table:
     from rich.text import Text
 
     headings, rows = table_of(study)
-    table = Table(box=box.SIMPLE_HEAD, title=Text(caption(study)), title_justify="left", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(caption(study)),
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+        collapse_padding=True,
+    )
     for heading in headings:
         table.add_column(heading, justify="left" if heading in _TEXT_COLUMNS else "right", no_wrap=True)
     for row in rows:
