@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.audit.findings import SEVERITIES, Finding
-from analysis.audit.probe_scale import ScaleLaw
 from analysis.audit.probing import Session
+from analysis.audit.scale_law import ScaleLaw
 from analysis.audit.stored import printable
 from analysis.scale import Scale
 

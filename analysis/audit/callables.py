@@ -10,17 +10,12 @@ import numpy as np
 
 from analysis.audit.adapter import LAYOUTS, Arguments, Caller, CallFailed, axes
 from analysis.audit.callable_results import CallableAudit
-from analysis.audit.probe_masks import probe_causal, probe_default_visibility, probe_mask
+from analysis.audit.probe_masks import probe_mask
+from analysis.audit.probe_normalisation import probe_normalisation, probe_rows
 from analysis.audit.probe_range import probe_gradient, probe_grouped, probe_range
 from analysis.audit.probe_scale import probe_exactness, probe_scale
-from analysis.audit.probe_structure import (
-    probe_dependence,
-    probe_determinism,
-    probe_heads,
-    probe_locality,
-    probe_normalisation,
-    probe_rows,
-)
+from analysis.audit.probe_structure import probe_dependence, probe_determinism, probe_heads, probe_locality
+from analysis.audit.probe_visibility import probe_causal, probe_default_visibility
 from analysis.audit.probing import Session, Sizes
 from analysis.scale import ScaleLike, resolve_scale
 

@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,46 +13,14 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from analysis.audit.capture_statistics import Call, head_statistics, rounding_step
+from analysis.audit.capture_record import Record, four_axes, gradient_hook, mask_axes
+from analysis.audit.capture_statistics import Call, head_statistics
 from analysis.audit.history import WatchRow
 
 _SDPA = functional.scaled_dot_product_attention
 _SOFTMAX = {torch.softmax, functional.softmax, torch.Tensor.softmax}
 # these ask whether a torch function mode is active, and then leave their fused path: other bits, so ours is off inside
 _FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-
-
-@dataclass
-class Record:
-    """One captured call: what `WatchRow` says of it, still as tensors, so that nothing waits for the device."""
-
-    step: int
-    module: str
-    call: int
-    query: Any
-    n_keys: int
-    scale: float
-    statistics: dict[str, Any]
-    gradients: dict[str, Any] = field(default_factory=dict)
-
-    def rows(self) -> list[WatchRow]:
-        """Return one row per head."""
-        heads, n_queries, d_k = self.query.shape[-3], self.query.shape[-2], self.query.shape[-1]
-        columns = {name: values.tolist() for name, values in self.statistics.items()}
-        gradients = {
-            f"{name}_gradient_norm": self.gradients[name].tolist() if name in self.gradients else [float("nan")] * heads
-            for name in ("query", "key")
-        }
-        dtype = self.query.dtype
-        return [
-            WatchRow(
-                step=self.step, module=self.module, call=self.call, head=head, d_k=d_k, n_queries=n_queries,
-                n_keys=self.n_keys, scale=self.scale, dtype=str(dtype).removeprefix("torch."),
-                rounding_step=rounding_step(columns["largest_score"][head], dtype),
-                **{name: column[head] for name, column in (columns | gradients).items()},
-            )
-            for head in range(heads)
-        ]  # fmt: skip
 
 
 class Capture:
@@ -182,17 +149,17 @@ class Capture:
             return
         d_k = query.shape[-1]
         factor = d_k**-0.5 if scale is None else float(scale)
-        q, k = _four_axes(query), _four_axes(key)
+        q, k = four_axes(query), four_axes(key)
         if q.shape[1] != k.shape[1]:
             k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-        mask = None if mask is None else _mask_axes(mask, query)
+        mask = None if mask is None else mask_axes(mask, query)
         statistics = head_statistics(Call(q, k, mask, is_causal, factor))
         record = Record(self.step, where, self.calls[where], q, k.shape[2], factor, statistics)
         self.calls[where] += 1
         self.records.append(record)
         for name, tensor in (("query", query), ("key", key)):
             if tensor.requires_grad:
-                self.hooks.append(tensor.register_hook(_gradient_hook(record.gradients, name, q.shape[1])))
+                self.hooks.append(tensor.register_hook(gradient_hook(record.gradients, name, q.shape[1])))
         record.query = torch.empty(q.shape, dtype=q.dtype, device="meta")  # its sizes and type only
 
     def _shadow(self, where: str, module: nn.MultiheadAttention, args: Any, kwargs: Any) -> None:
@@ -274,31 +241,6 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]  # torch is optional, and 
             elif function in _SOFTMAX and getattr(args[0] if args else None, "ndim", 0) >= 3:
                 capture.softmax_in.add(capture.where)
         return function(*args, **options)
-
-
-def _gradient_hook(store: dict[str, Any], name: str, heads: int) -> Any:
-    def hook(gradient: Any) -> None:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            square = _four_axes(gradient.detach()).float().square().sum(-1).mean((0, 2)).sqrt()
-            repeat = heads // square.shape[0]
-            store[name] = square.repeat_interleave(repeat) if repeat > 1 else square
-
-    return hook
-
-
-def _four_axes(tensor: Any) -> Any:
-    """Return (batch, heads, length, d): three axes are batch, length, d with one head."""
-    while tensor.dim() < 4:
-        tensor = tensor.unsqueeze(1 if tensor.dim() == 3 else 0)
-    return tensor.flatten(0, -4) if tensor.dim() > 4 else tensor
-
-
-def _mask_axes(mask: Any, query: Any) -> Any:
-    """Return a mask with the four axes of `_four_axes(query)`; leading axes broadcast from the right, as in SDPA."""
-    if mask.dim() <= 2 and query.dim() <= 4:
-        return mask
-    mask = mask[(None,) * (query.dim() - mask.dim())]
-    return _four_axes(mask if query.dim() <= 4 else mask.expand(*query.shape[:-2], *mask.shape[-2:]))
 
 
 def _no_autocast(tensor: Any) -> Any:

@@ -68,9 +68,8 @@ def audit_head(place: HeadPlace, items: list[HeadItem], predict: Callable[[float
     }
     if not counts["rows"]:
         return _nothing(place, counts)
-    groups, grouping = _groups([int(u.sum()) for u in used])
-    account = _account(items, used)
-    return _report(place, counts, rows, groups, grouping, account, _values(items), predict)
+    grouped = _groups([int(u.sum()) for u in used])
+    return _report(place, counts, rows, grouped, _account(items, used), _values(items), predict)
 
 
 def measure_head(place: HeadPlace, items: list[HeadItem]) -> tuple[list[ScoreRows], ScoreRows]:
@@ -137,65 +136,62 @@ def _report(
     place: HeadPlace,
     counts: dict[str, Any],
     rows: ScoreRows,
-    groups: Array,
-    grouping: str,
+    grouped: tuple[Array, str],
     account: Spread | None,
     values: tuple[float | None, float | None],
     predict: Callable[[float, Array], Array],
 ) -> HeadAudit:
-    m = rows.visible
-    pooled_mean = float((m * rows.raw_mean).sum() / m.sum())
-    pooled = float((m * (rows.raw_variance + (rows.raw_mean - pooled_mean) ** 2)).sum() / m.sum())
-    within = float(rows.variance.mean())
-    ratios = rows.entropy / np.log(m)
-    sigma = float(np.sqrt((rows.variance * m / (m - 1)).mean()))
-    predicted = float((predict(sigma, m) / np.log(m)).mean()) if np.isfinite(sigma) else _NAN
-    error = _standard_error(ratios, groups)
-    square = float((rows.variance**2).mean())
-    second = place.scale**2 * float((m * (rows.raw_variance + rows.raw_mean**2)).sum() / m.sum())
-    inside = place.scale**2 * float((m * rows.raw_variance).sum() / m.sum())
-    dead = float((rows.jacobian_trace < DEAD_ROW).mean())
-    trace = float(rows.jacobian_trace.mean())
-    account_fields = _account_fields(account, place.scale)
+    measured = _row_fields(place, rows, grouped[0], predict)
+    spread_fields = _account_fields(account, place.scale)
     word = verdicts.verdict(
         rows=counts["rows"],
         nonfinite=counts["rows_nonfinite"],
-        dead_row_fraction=dead,
-        jacobian_trace=trace,
-        entropy_ratio=float(ratios.mean()),
-        predicted=predicted,
-        standard_error=error,
+        dead_row_fraction=measured["dead_row_fraction"],
+        jacobian_trace=measured["jacobian_trace"],
+        entropy_ratio=measured["entropy_ratio"],
+        predicted=measured["predicted_entropy_ratio"],
+        standard_error=measured["entropy_ratio_standard_error"],
     )
-    return HeadAudit(
-        **_place_fields(place),
-        **counts,
-        score_variance=pooled,
-        score_variance_ratio=pooled / place.d_k,
-        within_row_variance=within,
-        within_row_variance_standard_error=_standard_error(rows.variance, groups),
-        excess_kurtosis=float(rows.fourth.mean()) / square - 3.0 if square > 0 else _NAN,
-        entropy=float(rows.entropy.mean()),
-        entropy_ratio=float(ratios.mean()),
-        entropy_ratio_standard_error=error,
-        predicted_entropy_ratio=predicted,
-        jacobian_trace=trace,
-        jacobian_trace_standard_error=_standard_error(rows.jacobian_trace, groups),
-        dead_row_fraction=dead,
-        largest_score=float(rows.largest.max()),
-        first_key_share=float(rows.first_share.mean()),
-        row_mean_share=1.0 - inside / second if second > 0 else _NAN,
-        value_norm=values[0],
-        first_value_norm_ratio=values[1],
-        groups=int(groups.max()) + 1,
-        grouping=grouping,
-        verdict=word,
-        cause=verdicts.cause(
-            near_uniform=word == "near uniform",
-            within_row_variance=within,
-            **{name: account_fields[name] for name in _CAUSE_FIELDS},
-        ),
-        **account_fields,
+    reason = verdicts.cause(
+        near_uniform=word == "near uniform",
+        within_row_variance=measured["within_row_variance"],
+        **{name: spread_fields[name] for name in _CAUSE_FIELDS},
     )
+    known = {**_place_fields(place), **counts, **measured, **spread_fields}
+    known |= {"value_norm": values[0], "first_value_norm_ratio": values[1]}
+    known |= {"groups": int(grouped[0].max()) + 1, "grouping": grouped[1], "verdict": word, "cause": reason}
+    return HeadAudit(**known)
+
+
+def _row_fields(
+    place: HeadPlace, rows: ScoreRows, groups: Array, predict: Callable[[float, Array], Array]
+) -> dict[str, float]:
+    """Return what follows from the rows alone, named as in `HeadAudit`."""
+    m, pairs = rows.visible, rows.visible.sum()
+    pooled_mean = (m * rows.raw_mean).sum() / pairs
+    pooled = float((m * (rows.raw_variance + (rows.raw_mean - pooled_mean) ** 2)).sum() / pairs)
+    ratios = rows.entropy / np.log(m)
+    sigma = float(np.sqrt((rows.variance * m / (m - 1)).mean()))  # unbiased: Gaussian scores of that σ vary as these do
+    square = float((rows.variance**2).mean())
+    whole = float((m * (rows.raw_variance + rows.raw_mean**2)).sum())
+    inside = float((m * rows.raw_variance).sum())
+    return {
+        "score_variance": pooled,
+        "score_variance_ratio": pooled / place.d_k,
+        "within_row_variance": float(rows.variance.mean()),
+        "within_row_variance_standard_error": _standard_error(rows.variance, groups),
+        "excess_kurtosis": float(rows.fourth.mean()) / square - 3.0 if square > 0 else _NAN,
+        "entropy": float(rows.entropy.mean()),
+        "entropy_ratio": float(ratios.mean()),
+        "entropy_ratio_standard_error": _standard_error(ratios, groups),
+        "predicted_entropy_ratio": float((predict(sigma, m) / np.log(m)).mean()) if np.isfinite(sigma) else _NAN,
+        "jacobian_trace": float(rows.jacobian_trace.mean()),
+        "jacobian_trace_standard_error": _standard_error(rows.jacobian_trace, groups),
+        "dead_row_fraction": float((rows.jacobian_trace < DEAD_ROW).mean()),
+        "largest_score": float(rows.largest.max()),
+        "first_key_share": float(rows.first_share.mean()),
+        "row_mean_share": 1.0 - inside / whole if whole > 0 else _NAN,
+    }
 
 
 _CAUSE_FIELDS = (

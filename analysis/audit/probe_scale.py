@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
 
 from analysis.audit.adapter import CallFailed
 from analysis.audit.probing import HIDDEN, Array, Session, Sizes, distance
+from analysis.audit.scale_law import ScaleLaw, name_law
 
 LINEAR = 1e-4
-
-
-@dataclass(frozen=True)
-class ScaleLaw:
-    """
-    The recovered scale.
-
-    Attributes
-    ----------
-    value : float
-        The factor on kᵀq at the audited sizes (on unit vectors where both are normalised).
-    name : str
-        In words, such as "1/√d_k".
-    exponent_d, exponent_heads, exponent_keys : float or None
-        scale ∝ d_k^−a · H^−b · n_keys^c; None where other sizes were refused.
-    coefficient : float or None
-        value · d_k^a · H^b, where both are known.
-    measurements : tuple of (d_k, heads, n_keys, scale)
-    """
-
-    value: float
-    name: str
-    exponent_d: float | None
-    exponent_heads: float | None
-    exponent_keys: float | None
-    coefficient: float | None
-    measurements: tuple[tuple[int, int, int, float], ...]
 
 
 def log_ratio(s: Session, a: float, b: float, sizes: Sizes | None = None) -> float:
@@ -172,35 +146,8 @@ def _law(s: Session) -> None:
     a, b, c = exponent("d", 0.25), exponent("heads", 0.5), exponent("keys", 2)
     coefficient = None if a is None else base * z.d_k**a * z.heads ** (b or 0.0)
     values = tuple((v.d_k, v.heads, v.n_keys, m) for n, v in variants.items() if (m := measured[n]) is not None)
-    s.facts["law"] = ScaleLaw(base, _name(s, base, a, b, c, keys), a, b, c, coefficient, values)
-
-
-_NAMES = {
-    (0.5, 0.0): "√d_k",
-    (1.0, 0.0): "d_k",
-    (0.5, 0.5): "√(H·d_k)",
-    (1.0, 1.0): "(H·d_k)",
-    (0.25, 0.0): "d_k^(1/4)",
-}
-
-
-def _name(s: Session, base: float, a: float | None, b: float | None, c: float | None, keys: int) -> str:
-    """Put a law into words; exponents and factors are rounded to what the measurement supports."""
-    if a is None:
-        return f"{base:.6g} at d_k = {s.sizes.d_k}; other sizes were refused"
-    error = _relative_error(s, base)
-    b, slack = b or 0.0, max(5e-3, 2 * error)
-    factor, by_keys = base * s.sizes.d_k**a * s.sizes.heads**b, ""
-    if c is not None and abs(c) > slack:
-        logarithmic = math.log2(math.log(keys) / math.log(s.sizes.n_keys))
-        by_keys = "log n_keys" if abs(c - logarithmic) < slack else f"n_keys^{c:.3g}"
-        factor /= math.log(s.sizes.n_keys) if by_keys == "log n_keys" else s.sizes.n_keys**c
-    close = [name for (x, y), name in _NAMES.items() if abs(x - a) < slack and abs(y - b) < slack]
-    number = "" if abs(factor - 1) < max(1e-3, 4 * error) else f"{factor:.6g}"
-    front = "·".join(part for part in (number, by_keys) if part) or "1"
-    if abs(a) < slack and abs(b) < slack:
-        return "1 (none)" if front == "1" else front
-    return f"{front}/{close[0]}" if close else f"{front}·d_k^{-a:.3g}·H^{-b:.3g}"
+    name = name_law(base, (a, b, c), (z.d_k, z.heads, z.n_keys), keys, _relative_error(s, base))
+    s.facts["law"] = ScaleLaw(base, name, a, b, c, coefficient, values)
 
 
 def _judge(s: Session, intended: Callable[[int, int], float] | None, label: str) -> None:
