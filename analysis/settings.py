@@ -46,8 +46,9 @@ class Settings:
     def unnamed(self) -> str | None:
         """Return the argument that is a callable without a name of its own, which no store could tell from another."""
         cell = self.cells[0]
-        named = {"quantity": self.name, "law": cell.law_name, "score": cell.score_name, "scale": cell.scale_name}
-        return next((argument for argument, name in named.items() if name == "callable" or name.endswith(">")), None)
+        named = [("quantity", self.name), ("law", cell.law_name), ("score", cell.score_name)]
+        named += [("scale", cell.scale_name) for cell in self.cells]
+        return next((argument for argument, name in named if name == "callable" or name.endswith(">")), None)
 
 
 def is_quantile(statistic: str | float) -> bool:
@@ -86,7 +87,7 @@ def read_settings(
     name = _check_name(quantity, name)
     widths = positive_integers("d_k", d_k)
     lengths = positive_integers("n_keys", 1 if n_keys is None and quantity == "score" else n_keys)
-    scales = [resolve_scale(part) for part in listed(scale)]
+    scales = _read_scales(scale)
     laws, law_name = _read_law(law)
     a, rho = _correlation("alignment", alignment), _correlation("key_correlation", key_correlation)
     cap = None if softcap is None else positive("softcap", softcap)
@@ -147,6 +148,17 @@ def _correlation(argument: str, value: Any) -> float:
     if not -1.0 <= read <= 1.0:
         raise ValueError(f"{argument} is a correlation, between -1 and 1: got {value!r}")
     return read + 0.0  # −0.0 and 0.0 are one setting
+
+
+def _read_scales(scale: Any) -> list[Scale]:
+    """Resolve the scales, once each; two different ones of one name would share their streams and their rows."""
+    scales: dict[str, Scale] = {}
+    for part in listed(scale):
+        found = resolve_scale(part)
+        if callable(part) and found.label in scales and scales[found.label].function is not found.function:
+            raise ValueError(f"two scales are called {found.label!r}: give them different names")
+        scales.setdefault(found.label, found)
+    return list(scales.values())
 
 
 def _read_law(law: Any) -> tuple[Any, str]:

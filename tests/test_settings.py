@@ -29,6 +29,7 @@ REFUSED = [
     ("entropy", {"n_keys": None}, r"n_keys is missing"),
     ("entropy", {"scale": "none"}, r"scale 'none' is ambiguous"),
     ("entropy", {"scale": math.inf}, r"scale must be"),
+    ("entropy", {"scale": [lambda d, n: 1.0, lambda d, n: 2.0]}, r"two scales are called '<lambda>'"),
     ("entropy", {"scale": "1/(d_k - 4)"}, r"has no value at d_k=4, n_keys=5"),
     ("entropy", {"law": "gauss"}, r"unknown law 'gauss'"),
     ("entropy", {"law": ("normal",)}, r"a pair for query and key: got 1 laws"),
@@ -113,6 +114,11 @@ def test_what_makes_sense_runs(quantity, changes):
 def test_auto_names_its_choice(quantity):
     assert run_study(quantity, **BASE).rows[0].sampler == "conditional"
     assert run_study(quantity, **BASE, law="uniform").rows[0].sampler == "direct"
+
+
+def test_repeated_settings_make_one_row():
+    study = run_study("entropy", d_k=[4, 4], n_keys=(5, 5), scale=("sqrt", None, "sqrt"), replicates=10, workers=1)
+    assert len(study.rows) == 1
 
 
 def test_a_scale_of_zero_is_zero():
