@@ -452,7 +452,7 @@ def check_random_claims(seed, count):
             continue
         proved += 1
         given = [assumption(text) for text in facts]
-        assert find_witness(lhs, rhs, given, at_most=6) is None, (lhs, rhs, facts)
+        assert find_witness(lhs, rhs, given, at_most=3) is None, (lhs, rhs, facts)
         # What replaces a vector (k = q, one repeated number) can make what was assumed before contradictory.
         extra = [text for text in RANDOM_FACTS if not text.startswith(("same", "constant"))]
         stronger = {*facts, *claims.rng.sample(extra, 2)}
@@ -469,7 +469,7 @@ def test_procedures_agree_on_random_claims():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_procedures_agree_on_many_random_claims(seed):
-    proved, refused = check_random_claims(seed=100 + seed, count=550)
+    proved, refused = check_random_claims(seed=100 + seed, count=510)
     assert proved >= 150
     assert refused <= 50
 
@@ -536,5 +536,5 @@ def test_softmax_claims_agree_with_numbers():
 
 @pytest.mark.slow
 def test_many_softmax_claims_agree_with_numbers():
-    counts = check_softmax_claims(seed=4, count=150)
-    assert min(counts.values()) >= 30
+    counts = check_softmax_claims(seed=4, count=80)
+    assert min(counts.values()) >= 15

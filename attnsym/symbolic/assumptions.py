@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[int, int, str]] = {
 
 KINDS = tuple(_KINDS)
 NOT_VECTORS = ("modulo", "induction_hypothesis")
-DISPLAYED = {"k2": "k′"}
+DISPLAYED = {"k2": "k′", "u": "û", "w": "ŵ"}
 _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*(\w+(?:\s*,\s*\w+)*)\s*\)\s*", re.ASCII)
 
 

@@ -36,7 +36,7 @@ def check(derivation: Derivation) -> Verdict:
         proved.append(chain)
     if not any(chain.role == "statement" for chain in derivation.chains):
         return Verdict(Truth.UNKNOWN, "no chain proves a statement")
-    also = ", a second route included" * any(chain.role == "second route" for chain in derivation.chains)
+    also = " (a second route included)" * any(chain.role == "second route" for chain in derivation.chains)
     return Verdict(
         Truth.TRUE,
         f"each of the {position} steps{also} holds at every size under the assumptions that it cites",

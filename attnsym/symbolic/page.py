@@ -104,7 +104,8 @@ def reason(step: Step, derivation: Derivation) -> str:
     from attnsym.symbolic.steps import Chain
 
     labels, trusted = _labels(derivation), derivation.axioms
-    cited = [labels.get(item, f"withdrawn {item}") for item in step.cites]
+    present = sorted((item for item in step.cites if item in labels), key=list(labels).index)
+    cited = [labels[item] for item in present] + [f"withdrawn {item}" for item in step.cites if item not in labels]
     for known in step.known:
         source = known.source
         cited.append(_heading(source).lower() if isinstance(source, Chain) else f"T{trusted.index(source) + 1}")

@@ -117,10 +117,11 @@ class Typesetter:
 
     def product(self, factors: list[Any]) -> Box:
         ordered = sorted(factors, key=_factor_key)
+        several = sum(isinstance(factor, n.Dot) for factor in ordered) > 1
         boxes: list[Box] = []
         for position, factor in enumerate(ordered):
             last = position == len(ordered) - 1
-            wrapped = isinstance(factor, sympy.Sum) and not last
+            wrapped = (isinstance(factor, sympy.Sum) and not last) or (several and isinstance(factor, n.Dot))
             box = Fence(self.box(factor)) if wrapped else self.in_product(factor)
             if boxes and (_is_word(factor) or _is_word(ordered[position - 1])):
                 boxes.append(Token(" ", r"\,", "mo"))
