@@ -77,6 +77,29 @@ def test_both_samplers_have_one_law(quantity, settings):
     assert_same_law(direct, conditional)
 
 
+def standing_still(rng, d_k, n_keys):
+    return rng.standard_normal(d_k), rng.standard_normal((n_keys, d_k))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampler": "conditional"},
+        {"sampler": "conditional", "precision": "single", "n_keys": 7},
+        {"sampler": "conditional", "quantity": "query_gradient_norm"},
+        {"sampler": "direct"},
+        {"sampler": "direct", "quantity": "query_gradient_norm", "is_causal": True},
+        {"law": standing_still},
+    ],
+)
+def test_the_first_values_of_a_longer_run_are_the_shorter_run(settings):
+    size = make_cell(**settings).chunk + 3  # the second is in the middle of a chunk
+    long = values(2 * size, **settings)
+    assert np.array_equal(values(20, **settings), long[:20])
+    assert np.array_equal(values(size, **settings), long[:size])
+    assert len(np.unique(long)) == len(long)
+
+
 def test_the_comparison_would_catch_one_percent():
     # the negative control: a scale off by 3 % at ten times the draws is told apart
     direct = values(60_000, d_k=64, n_keys=8, scale=0.125)
