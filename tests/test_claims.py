@@ -84,6 +84,9 @@ def _exact_rows(claim):
         "fixed-scale-length": lambda c: analysis.expected_entropy(c.n_keys, d_k=c.d_k) / math.log(c.n_keys),
         "jacobian-trace-unscaled": lambda c: analysis.expected_jacobian_trace(c.n_keys, d_k=c.d_k, scale=c.scale),
         "jacobian-trace-scaled": lambda c: analysis.expected_jacobian_trace(c.n_keys, d_k=c.d_k),
+        "two-key-gradient": lambda c: (
+            0.25 - analysis.expected_jacobian_trace(2, d_k=c.d_k, scale=1 / (c.temperature * math.sqrt(c.d_k))) / 2
+        ),
         "query-gradient-rms": lambda c: np.sqrt(
             analysis.expected_query_gradient_squared(c.n_keys, d_k=c.d_k, scale=c.scale)
         ),
@@ -99,6 +102,7 @@ LEADING = [
     "fixed-scale-length",
     "jacobian-trace-unscaled",
     "jacobian-trace-scaled",
+    "two-key-gradient",
     "query-gradient-rms",
     "query-gradient-scaled",
 ]

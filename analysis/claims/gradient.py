@@ -17,6 +17,7 @@ from analysis.claims.draws import (
     WITH_DENSITY,
     FloatArray,
     by_kurtosis,
+    query_and_keys,
     weights,
 )
 from analysis.exact import (
@@ -117,4 +118,39 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
 )
 
 
-GRADIENT_CLAIMS = (JACOBIAN_TRACE_UNSCALED, JACOBIAN_TRACE_SCALED, JACOBIAN_MEDIAN_UNSCALED)
+def two_key_deficit(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return 1/4 - p(1 - p) for two keys at scale 1/(T√d_k)."""
+    query, key = query_and_keys(cell, rng, replicates)
+    scale = 1.0 / (cell.temperature * math.sqrt(cell.d_k))
+    w = attnsym.attention_weights(query, key, scale=scale)[:, 0]
+    return np.asarray(0.25 - w[:, 0] * w[:, 1])
+
+
+def difference_variance(cell: Cell) -> float:
+    """Return s²/16 with s² = 2/T², the variance of the difference of two scores."""
+    return float(2.0 / cell.temperature**2 / 16.0)
+
+
+def score_variance(cell: Cell) -> float:
+    """Return the same with the variance of one score."""
+    return float(1.0 / cell.temperature**2 / 16.0)
+
+
+TWO_KEY_GRADIENT = Claim(
+    key="two-key-gradient",
+    statement="Two keys: E p(1 - p) = 1/4 - s²/16 + O(s⁴), s² the variance of the difference of the scores",
+    meaning="A choice between two keys learns fastest at a tie, and loses gradient with the square of the difference. "
+    "It is the difference that counts: at unit-variance scores it has variance 2, already past this expansion.",
+    assumptions=FOURTH_MOMENTS,
+    source="derived here",
+    derivation="two-key-gradient",
+    predict=difference_variance,
+    sample=two_key_deficit,
+    estimator="mean",
+    relation=ToLeadingOrder("temperature", order=2, constant=partial(by_kurtosis, 1.2, 0.2)),
+    grid={"law": LAWS, "d_k": (16,), "n_keys": (2,), "temperature": (2, 8)},
+    rival=score_variance,
+    replicates=120_000,
+)
+
+GRADIENT_CLAIMS = (JACOBIAN_TRACE_UNSCALED, JACOBIAN_TRACE_SCALED, JACOBIAN_MEDIAN_UNSCALED, TWO_KEY_GRADIENT)

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 @app.command("confirm")
 def confirm_command(
-    keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Claims; all of them by default.")
-    ] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Claims; all of them by default.")] = None,
     budget: Annotated[float, typer.Option(help="Times the usual number of replicates.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of all streams.")] = 0,
     workers: Annotated[int | None, typer.Option(help="Threads; by default the CPUs available.")] = None,
