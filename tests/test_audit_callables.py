@@ -302,7 +302,7 @@ def test_faults_are_identified_at_other_sizes(name, sizes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_seed_changes_a_verdict(seed):
     for function, keywords, expected in FAULTY.values():
         assert {item.code for item in audit_callable(function, **keywords, seed=seed).faults} == expected
@@ -359,6 +359,26 @@ def test_a_finding_points_at_the_line():
 def test_number_of_heads_is_found_in_a_merged_axis():
     audit = audit_callable(merged(build(takes=()), num_heads=4))
     assert (audit.layout, audit.scale.name, audit.faults) == ("bsm", "1/√d_k", ()) or audit.scale.exponent_d == 0.5
+
+
+def test_scores_in_single_precision_are_no_fault():
+    def attention(query, key, value):
+        scores = (query.astype(np.float32) @ key.swapaxes(-1, -2).astype(np.float32)).astype(float)
+        return softmax(scores / math.sqrt(query.shape[-1])) @ value
+
+    audit = audit_callable(attention, intended_scale="sqrt")
+    assert codes(audit) >= {"low-precision"}
+    assert audit.faults == ()
+
+
+def test_required_arguments_are_filled_in():
+    def attention(query, key, value, d_k, mask, causal):
+        assert causal is False or causal is True
+        return build()(query * math.sqrt(query.shape[-1] / d_k), key, value, mask, causal)
+
+    audit = audit_callable(attention)
+    assert audit.faults == ()
+    assert (audit.mask, audit.causal) == ("boolean and floating", "causal top-left")
 
 
 def test_one_softmax_over_all_heads_is_a_fault_where_heads_are_declared():

@@ -93,8 +93,8 @@ def by_hand(q, k, visible, scale, kept):
         "within_row_variance": np.mean(variances),
         "entropy_ratio": np.mean(ratios),
         "dead_row_fraction": np.mean(dead),
-        "query_norm": math.sqrt((q**2).sum(-1).mean()),
-        "key_norm": math.sqrt((k**2).sum(-1).mean()),
+        "query_norm": math.sqrt((q[kept] ** 2).sum(-1).mean()),
+        "key_norm": math.sqrt(((k[kept] if q.shape == k.shape else k) ** 2).sum(-1).mean()),
         "cosine_at_largest": q[b, i] @ k[b, j] / np.linalg.norm(q[b, i]) / np.linalg.norm(k[b, j]),
         "largest_channel": int(products.argmax()),
         "largest_channel_share": products.max() / products.sum(),
@@ -396,6 +396,7 @@ class TestTorch:
         assert rounding_step(value, torch.float32) == float(np.spacing(np.float32(value)))
         assert rounding_step(value, torch.float16) == float(np.spacing(np.float16(value)))
         assert rounding_step(1e6, torch.float16) == math.inf
+        assert math.isnan(rounding_step(math.nan, torch.float16))
 
     def test_a_nan_query_row_is_left_out(self, torch):
         functional = torch.nn.functional
@@ -415,6 +416,8 @@ class TestTorch:
 
     def test_bad_arguments(self, torch, tmp_path):
         with pytest.raises(ValueError, match="must be a torch"), watch(3):
+            pass
+        with watch(torch.nn.Linear(1, 1)), pytest.raises(ValueError, match="one watch"), watch(torch.nn.Linear(1, 1)):
             pass
         with pytest.raises(FileNotFoundError), watch(torch.nn.Linear(1, 1), history=tmp_path / "no" / "h.csv"):
             pass

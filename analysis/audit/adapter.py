@@ -19,6 +19,7 @@ _MASK_NAMES = ("attn_mask", "mask", "attention_mask", "attn_bias", "bias")
 _CAUSAL_NAMES = ("is_causal", "causal")
 _HEADS_NAMES = ("num_heads", "n_heads", "heads", "n_head", "nhead", "nheads")
 _GROUPED_NAMES = ("enable_gqa",)
+_WIDTH_NAMES = ("d_k", "dk", "head_dim", "d_head", "dim_head")
 
 
 class CallFailed(Exception):
@@ -110,6 +111,7 @@ class Caller:
             options[_known(names.mask, "mask")] = None if mask is None else self.convert(mask, keep_type=True)
         if causal or names.causal in options:
             options[_known(names.causal, "causal flag")] = causal
+        options |= {name: like[0].shape[3] for name in options if name in _WIDTH_NAMES}
         if names.heads is not None:
             options[names.heads] = like[0].shape[1]
         if like[0].shape[1] != like[1].shape[1] and names.grouped is not None:

@@ -17,6 +17,7 @@ from analysis.audit.probe_scale import probe_exactness, probe_scale
 from analysis.audit.probe_structure import probe_dependence, probe_determinism, probe_heads, probe_locality
 from analysis.audit.probe_visibility import probe_causal, probe_default_visibility
 from analysis.audit.probing import Session, Sizes
+from analysis.audit.stored import printable
 from analysis.scale import ScaleLike, resolve_scale
 
 
@@ -140,7 +141,7 @@ def _open(
                         complaint = str(error)
                 if works:
                     return _best(works, equal)
-    raise ValueError(f"the function could not be called in layout {', '.join(layouts)}: {complaint}")
+    raise ValueError(f"the function could not be called in layout {', '.join(layouts)}: {printable(complaint)}")
 
 
 def _types(framework: str) -> tuple[str, ...]:

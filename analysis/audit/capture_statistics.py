@@ -54,12 +54,14 @@ def head_statistics(call: Call) -> dict[str, Any]:
         "rows": rows_counted,
         "rows_left_out": batch * n_queries - rows_counted,
         "largest_score": best.masked_fill(best < 0, torch.nan),
-        "query_norm": query.square().sum(-1).mean((0, 2)).sqrt(),
-        "key_norm": key.square().sum(-1).mean((0, 2)).sqrt(),
+        "query_norm": _rms_norm(query, padded),
+        "key_norm": _rms_norm(key, padded),
     }
     for name, total in (("within_row_variance", "variance"), ("entropy_ratio", "ratio"), ("dead_row_fraction", "dead")):
         result[name] = (totals[total] / mean).masked_fill(nothing, torch.nan)
-    return result | _at_largest(query, key, place)
+    largest = _at_largest(query, key, place)
+    largest["cosine_at_largest"] = largest["cosine_at_largest"].masked_fill(nothing, torch.nan)
+    return result | largest
 
 
 def _padded_queries(call: Call, n_queries: int, n_keys: int) -> Any:
@@ -130,6 +132,15 @@ def _tile(scores: Any, visible: Any, padded: Any) -> dict[str, Any]:
     }
 
 
+def _rms_norm(x: Any, padded: Any) -> Any:
+    """Return per head the root mean square length of the vectors that are no padding."""
+    squares = x.square().sum(-1)
+    if padded is None:
+        return squares.mean((0, 2)).sqrt()
+    kept = (~padded).to(squares.dtype)
+    return ((squares * kept[:, None, :]).sum((0, 2)) / kept.sum()).sqrt()
+
+
 def _update(best: Any, place: Any, absolute: Any, start: int) -> tuple[Any, Any]:
     _, heads, rows, n_keys = absolute.shape
     flat = absolute.transpose(0, 1).reshape(heads, -1)
@@ -153,6 +164,8 @@ def _at_largest(query: Any, key: Any, place: Any) -> dict[str, Any]:
 
 def rounding_step(value: float, dtype: Any) -> float:
     """Return the distance from |value| to the next larger number of a torch type; infinite beyond its range."""
+    if value != value:
+        return value
     information = torch.finfo(dtype)
     size = max(abs(value), information.tiny)
     if size > information.max:

@@ -43,6 +43,8 @@ class Capture:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install all hooks, and take them out again whatever happens."""
+        if functional.scaled_dot_product_attention is not _SDPA:
+            raise ValueError("scaled_dot_product_attention is replaced already: only one watch at a time")
         with contextlib.ExitStack() as stack:
             before = nn.modules.module.register_module_forward_pre_hook(self._enter)
             stack.callback(before.remove)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from analysis.audit.stored import printable
+
 
 def load_callable(target: str) -> Callable[..., Any]:
     """
@@ -28,7 +30,7 @@ def load_callable(target: str) -> Callable[..., Any]:
     try:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a stranger's module may raise anything while it is imported
-        raise ValueError(f"importing {module_name} failed: {type(error).__name__}: {error}") from None
+        raise ValueError(f"importing {module_name} failed: {type(error).__name__}: {printable(str(error))}") from None
     finally:
         sys.path.remove(os.getcwd())
     for part in attributes.split("."):

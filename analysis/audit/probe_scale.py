@@ -14,6 +14,7 @@ from analysis.audit.probing import HIDDEN, Array, Session, Sizes, distance
 from analysis.audit.scale_law import ScaleLaw, name_law
 
 LINEAR = 1e-4
+LOW_PRECISION = 5e-3
 
 
 def log_ratio(s: Session, a: float, b: float, sizes: Sizes | None = None) -> float:
@@ -202,7 +203,10 @@ def probe_exactness(s: Session) -> None:
     if gap <= 16 * s.tolerance:
         s.facts["exact"] = gap
         return
-    if _depends_on_position(s):
+    if gap < LOW_PRECISION and not s.found("low-precision"):
+        s.facts["noise"] = 8 * gap
+        s.report("low-precision", f"Weights are softmax({law.value:.4g}·q·k) within {gap:.2g}.")
+    elif _depends_on_position(s):
         s.report(
             "position",
             f"With all keys equal, weights still differ; they are {gap:.3g} from softmax({law.value:.4g}·q·k).",
