@@ -56,8 +56,8 @@ def estimate(sample: Sample, statistic: Statistic, confidence_level: float) -> E
     -----
     Every standard error is √(Var I / n) with I the influence of one replicate: x − m for the mean, (x − m)² − m₂ for
     the variance, hence √((m₄ − m₂²(n−3)/(n−1))/n), which is right whatever the kurtosis, and (x² − E x²)/(2 rms) for
-    rms. Intervals: Student's t for the mean; Bonett's for the variance, on the logarithm [1]_; the logarithm for rms;
-    order statistics with exact binomial coverage for quantiles.
+    rms. Intervals: Student's t for the mean; Bonett's for the variance, on the logarithm [1]_, with degrees of freedom
+    from the kurtosis; the logarithm for rms; order statistics with exact binomial coverage for quantiles.
 
     The tail is called calibrated where n is at least 600 and the skewness of the estimate, skew(I)/√n, is at most
     0.03. Hall's expansion of a studentised mean [2]_ then puts the rate of |z| > 3 within 5 % of .27 %. For a quantile
@@ -104,12 +104,14 @@ def _variance(moments: Moments, level: float) -> Estimate:
     error = _root((m4 - m2 * m2 * (n - 3) / (n - 1)) / n)
     if value == 0.0:
         return Estimate(0.0, 0.0, (0.0, 0.0), False)
-    z = _normal(level)
-    correction = n / max(n - z, 1.0)  # Bonett's c, which centres the interval at small n
-    reach = z * correction * _root((m4 / m2 / m2 - (n - 3) / n) / (n - 1))
+    kurtosis = m4 / m2 / m2
+    correction = n / max(n - _normal(level), 1.0)  # Bonett's c, which centres the interval at small n
+    # s² behaves like a χ² of as many degrees of freedom as its relative variance (κ − 1)/n asks for.
+    quantile = _student(level, max(2.0 * n / (kurtosis - 1.0), 1.0)) if kurtosis > 1.0 else _normal(level)
+    reach = quantile * correction * _root((kurtosis - (n - 3) / n) / (n - 1))
     interval = (correction * value * math.exp(-reach), correction * value * math.exp(min(reach, 700.0)))
     # Where (x − m)² hardly varies (x = ±1), the error is of order 1/n and its law is χ², not normal.
-    first_order = m4 / m2 / m2 - 1.0 > MIN_REPLICATES / n
+    first_order = kurtosis - 1.0 > MIN_REPLICATES / n
     return Estimate(value, error, interval, first_order and _calibrated(moments, [-m2, 0.0, 1.0]))
 
 
@@ -186,7 +188,7 @@ def _normal(level: float) -> float:
     return float(ndtri((1.0 + level) / 2.0))
 
 
-def _student(level: float, degrees: int) -> float:
+def _student(level: float, degrees: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1.0 + level) / 2.0))

@@ -94,14 +94,12 @@ def test_the_error_of_the_variance_follows_the_kurtosis():
 @pytest.mark.parametrize("n", [100, 1000])
 @pytest.mark.parametrize("d", [1, 4, 64])
 def test_the_interval_of_the_variance_covers(d, n):
-    # the χ² interval covers .70 at d = 1 and .86 at d = 4
+    # at n = 100 the χ² interval covers .70 at d = 1 and .86 at d = 4
     rng = np.random.default_rng(d)
     intervals = [estimate(sample_of(x), "variance", 0.95).interval for x in product_scores(rng, d, (1000, n))]
     covered = sum(low <= d <= high for low, high in intervals)
-    chi_square = {1: 0.70, 4: 0.86, 64: 0.94}[d]
-    if n == 1000:
-        assert stats.binom.cdf(covered, 1000, 0.93) > COVERAGE_ALARM
-    assert covered / 1000 > chi_square if d == 64 else covered / 1000 > chi_square + 0.04
+    floor = 0.93 if n == 1000 or d > 1 else 0.905
+    assert stats.binom.cdf(covered, 1000, floor) > COVERAGE_ALARM
 
 
 @pytest.mark.parametrize("statistic", ["mean", "rms", "median", 0.9])
