@@ -356,6 +356,17 @@ def test_layouts_lists_and_mappings_are_the_same_audit():
     assert len(audit_tensors([q, q], [k, k]).layers) == 2
 
 
+@pytest.mark.slow
+def test_torch_tensors_are_taken_as_they_are():
+    torch = pytest.importorskip("torch")
+    q, k = (torch.from_numpy(gaussian(seed, 1, 2, 9, 4)).to(torch.bfloat16).requires_grad_() for seed in (55, 56))
+    mask = torch.ones(1, 9, dtype=torch.bool)
+    mask[0, 7:] = False
+    plain_q, plain_k = (x.detach().float().numpy() for x in (q, k))
+    expected = audit_tensors(plain_q, plain_k, padding_mask=mask.numpy())
+    assert audit_tensors(q, k, padding_mask=mask).to_records() == expected.to_records()
+
+
 def test_threads_change_no_number(monkeypatch):
     q, k = gaussian(26, 1, 4, 50, 8), gaussian(27, 1, 4, 50, 8)
     alone = audit_tensors(q, k)
@@ -546,6 +557,19 @@ def test_command_takes_names_layout_and_masks(capsys, tmp_path):
     q, k = (arrays[name].swapaxes(1, 2) for name in ("a[/q]", "b[bold]k"))
     expected = audit_tensors(q, k, is_causal=True, window=(3, 0), scale=0.25, softcap=30, names=["-"])
     assert json.loads(printed.out)["heads"] == expected.to_records()
+
+
+def test_long_layer_names_are_short_in_the_tables(capsys, tmp_path):
+    q = gaussian(57, 1, 1, 9, 4)
+    names = [f"model.layers.{i}.self_attn.{role}" for i in (2, 10) for role in ("query_states", "key_states")]
+    np.savez(tmp_path / "x.npz", **dict.fromkeys(names, 30 * q))
+    code, printed = run(capsys, str(tmp_path / "x.npz"))
+    assert code == 0
+    starts = [line.split()[:2] for line in printed.out.splitlines() if line]
+    for start in (["2", "0"], ["10", "0"], ["2", "1"], ["10", "1"]):  # layer and head, layer and number of heads
+        assert start in starts
+    assert "model.layers.10.self_attn, head 0: saturated" in printed.out
+    assert "in bfloat16, numbers of that size are" in " ".join(printed.out.split())
 
 
 def test_command_prints_remedies(capsys):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from analysis.scale import Scale
 
 WIDE = 4.0
+COARSE = 128.0  # from here on bfloat16 holds whole numbers only
 MOST_NAMED = 12
 HEAD_COLUMNS = (
     "layer", "head", "score_variance_ratio", "within_row_variance", "entropy_ratio", "predicted_entropy_ratio",
@@ -106,7 +107,15 @@ class TensorAudit:
         flat = [head for head in self.troubled if head.verdict == "near uniform"]
         if flat:
             sentences.append(f"{len(flat)} near uniform ({_span(flat)}; {flat[0].cause}): {_places(flat)}.")
-        wide = [head for head in self.heads if head.within_row_variance > WIDE and head not in self.troubled]
+        largest = max((head for head in self.heads if head.rows), key=lambda head: head.largest_score, default=None)
+        if largest is not None and largest.largest_score >= COARSE:
+            step = 2.0 ** (math.floor(math.log2(largest.largest_score)) - 7)
+            place = f"{printable(largest.layer)}, head {largest.head}"
+            sentences.append(
+                f"The largest score is {largest.largest_score:.3g} ({place}): in bfloat16, numbers of that size are "
+                f"{step:g} apart."
+            )
+        wide = [h for h in self.heads if h.within_row_variance > WIDE and h not in self.troubled]
         if wide:
             named = "; ".join(f"{printable(head.layer)} {head.head} ({head.cause})" for head in wide[:MOST_NAMED])
             more = f"; and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""

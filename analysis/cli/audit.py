@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,7 +120,14 @@ def audit_command(
         return
     _print(result)
     if target is not None:
-        console().print(_table(f"To reach {target}, each by itself", _REMEDY_COLUMNS, remedies))
+        console().print(
+            _table(
+                f"To reach {target}, each by itself",
+                _REMEDY_COLUMNS,
+                remedies,
+                _short_names([layer.layer for layer in result.layers]),
+            )
+        )
 
 
 def _audit_function(
@@ -148,15 +157,18 @@ def _print(result: TensorAudit) -> None:
     print(f"{printable(result.source)} (scale {result.scale})")
     for note in result.notes:
         print(note)
-    out.print(_table("Every head", _COLUMNS, result.heads))
-    out.print(_table("Layers (means over heads)", _LAYER_COLUMNS, result.layers))
+    short = _short_names([layer.layer for layer in result.layers])
+    out.print(_table("Every head", _COLUMNS, result.heads, short))
+    out.print(_table("Layers (means over heads)", _LAYER_COLUMNS, result.layers, short))
     print(_LEGEND)
     print()
     for sentence in result.summary():
         print(textwrap.fill(sentence, _WIDTH, subsequent_indent="    ", break_long_words=False))
 
 
-def _table(title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit | Remedy]) -> Table:
+def _table(
+    title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit | Remedy], names: dict[str, str]
+) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -164,8 +176,27 @@ def _table(title: str, columns: dict[str, str], rows: Sequence[HeadAudit | Layer
         words = name in ("layer", "verdict")
         table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=name != "layer")
     for row in rows:
-        table.add_row(*(_cell(getattr(row, name)) for name in columns))
+        table.add_row(
+            names.get(row.layer, row.layer), *(_cell(getattr(row, name)) for name in columns if name != "layer")
+        )
     return table
+
+
+def _short_names(layers: Sequence[str]) -> dict[str, str]:
+    """Return layer names without what all of them share up to a separator: "model.layers.3.attn" is "3" in a table."""
+    from analysis.audit.stored import printable
+
+    parts = [re.split(r"([./:_])", name) for name in layers]
+    most = min(len(part) for part in parts) - 1 if len(parts) > 1 else 0
+    start = min(_common(parts), most) // 2 * 2
+    end = min(_common([part[::-1] for part in parts]), most - start) // 2 * 2
+    kept = ["".join(part[start : len(part) - end]) for part in parts]
+    return {name: printable(short) for name, short in zip(layers, kept, strict=True)}
+
+
+def _common(parts: Sequence[Sequence[str]]) -> int:
+    """Return how many leading pieces all names share."""
+    return sum(1 for _ in takewhile(lambda pieces: len(set(pieces)) == 1, zip(*parts, strict=False)))
 
 
 def _cell(value: object) -> str:
