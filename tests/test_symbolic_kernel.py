@@ -31,6 +31,7 @@ from attnsym.symbolic import (
     i,
     j,
     k,
+    k2,
     kernel,
     l,
     moment,
@@ -314,6 +315,29 @@ def test_a_constant_component_splits_from_nothing():
     assert decisions(E(q[i] * k[j]), E(q[i]) * E(k[j]), assumed)[0] is False
 
 
+def test_pairwise_independent_is_not_independent():
+    """Signs q and k and their product k′: any two are independent, and E[qkk′] is 1."""
+    pairs = ("independent(q, k)", "independent(q, k2)", "independent(k, k2)", "zero_mean(q)", "zero_mean(k)")
+    claim = (E(q[i] * k[i] * k2[i]), E(q[i]) * E(k[i]) * E(k2[i]))
+    assert decisions(*claim, pairs) == (False, False)
+    verdict = prove(*claim, pairs)
+    assert verdict.truth is Truth.FALSE
+    assert (verdict.witness.lhs, verdict.witness.rhs) == (1, 0)
+    assert decisions(*claim, ("independent(q, k, k2)",)) == (True, True)
+    joint = ("independent_of(q, k, k2)",)
+    assert decisions(E(q[i] * k[i] * k2[i]), E(q[i]) * E(k[i] * k2[i]), joint) == (True, True)
+    assert decisions(*claim, joint) == (False, False)
+    assert decisions(E(q[i] * k2[i]), E(q[i]) * E(k2[i]), ("independent(q, k)",)) == (False, False)
+
+
+def test_facts_are_about_whom_they_name():
+    assert decisions(E(k[i]), 0, ("zero_mean(q)",)) == (False, False)
+    assert decisions(E(k[i] * k[j] * (1 - delta(i, j))), 0, ("uncorrelated(q)", "zero_mean(q)")) == (False, False)
+    assert decisions(E(q[i] ** 2), 1, ("unit_variance(q)",)) == (False, False)
+    assert decisions(E(q[i] ** 2 * q[j]), E(q[i] ** 2) * E(q[j]), ("uncorrelated(q)",)) == (False, False)
+    assert decisions(E(q[i] * q[j] * k[i]), E(q[i] * k[i]) * E(q[j]), ("independent_components(q)",)) == (False, False)
+
+
 def test_small_parameters_do_not_divide():
     """t·t² is dropped modulo t³; were 1/t allowed, so would be t²."""
     assert decisions(t**3, 0, ("modulo(t, 3)",)) == (True, True)
@@ -354,6 +378,11 @@ RANDOM_FACTS = [
     "mean_variance(q)",
     "mean_variance(k)",
     "second_moments(q)",
+    "independent(q, k, k2)",
+    "independent(k, k2)",
+    "independent_of(q, k, k2)",
+    "zero_mean(k2)",
+    "uncorrelated(k2)",
 ]
 
 
@@ -364,7 +393,7 @@ class Claims:
         self.rng = random.Random(seed)
 
     def component(self, indices):
-        return self.rng.choice([q, k])[self.rng.choice(indices)]
+        return self.rng.choice([q, k, q, k, q, k, k2])[self.rng.choice(indices)]
 
     def monomial(self, indices):
         result = sympy.Integer(self.rng.choice([1, 1, 1, 2, -1]))

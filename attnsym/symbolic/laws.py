@@ -100,6 +100,8 @@ def _vector_recipes(vectors: Sequence[str], d: int, base: Marginal) -> Iterator[
     yield from (_independent(vectors, marginals, d) for marginals in _choices(vectors, base))
     if base is SIGN:
         yield _common_length(vectors, vectors, d)
+        if len(vectors) == 3:
+            yield _pairwise(vectors, d)
         if len(vectors) > 1:
             yield from (_common_length(vectors, [name], d) for name in vectors)
             yield _agreeing(vectors, d)
@@ -179,6 +181,17 @@ def _common_length(vectors: Sequence[str], chosen: Sequence[str], d: int) -> Rec
         [LENGTH] + [SIGN] * (d * len(vectors)),
         build,
     )
+
+
+def _pairwise(vectors: Sequence[str], d: int) -> Recipe:
+    first, second, third = vectors
+
+    def build(values: tuple[Fraction, ...]) -> Mapping[str, tuple[Fraction, ...]]:
+        one, two = _cut(values, d)
+        return {first: one, second: two, third: tuple(x * y for x, y in zip(one, two, strict=True))}
+
+    name = f"components of {_list(vectors[:2])} independent random signs ±1, each of {_shown(third)} their product"
+    return name, [SIGN] * (2 * d), build
 
 
 def _agreeing(vectors: Sequence[str], d: int) -> Recipe:
