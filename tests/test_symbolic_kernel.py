@@ -490,16 +490,16 @@ def check_random_claims(seed, count):
 
 
 def test_procedures_agree_on_random_claims():
-    proved, refused = check_random_claims(seed=1, count=60)
-    assert proved >= 15
-    assert refused <= 6
+    proved, refused = check_random_claims(seed=1, count=40)
+    assert proved >= 10
+    assert refused <= 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_procedures_agree_on_many_random_claims(seed):
     proved, refused = check_random_claims(seed=100 + seed, count=510)
-    assert proved >= 150
+    assert proved >= 100
     assert refused <= 50
 
 

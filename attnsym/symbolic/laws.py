@@ -214,8 +214,8 @@ def _uneven(vectors: Sequence[str], wide: str, d: int) -> Recipe:
 def _direction_recipes(directions: Sequence[str], d: int) -> Iterator[Recipe]:
     """Random unit vectors: a signed axis, any of them or always the first."""
     kinds = {
-        "± a random axis": (_evenly(d), SIGN),
-        "± the first axis": (_evenly(1), SIGN),
+        "along a random axis, with a random sign": (_evenly(d), SIGN),
+        "along the first axis, with a random sign": (_evenly(1), SIGN),
         "the first axis": (_evenly(1), ((Fraction(1), Fraction(1)),)),
     }
     for chosen in product(kinds, repeat=len(directions)):
@@ -232,7 +232,7 @@ def _direction_recipes(directions: Sequence[str], d: int) -> Iterator[Recipe]:
         yield ", ".join(words), sources, build
     if len(directions) == 2:
         yield (
-            "û = ŵ, ± a random axis",
+            "û = ŵ along a random axis, with a random sign",
             [_evenly(d), SIGN],
             lambda values: dict.fromkeys(directions, tuple(values[1] * (n == values[0]) for n in range(d))),
         )

@@ -162,6 +162,20 @@ def _deterministic_witness(left: Any, right: Any) -> Witness | None:
             if _differ(a, b):
                 chosen = {**scope, **evaluator.chosen}
                 at = "".join(f", {name} = {value}" for name, value in chosen.items())
-                scores = ", ".join(str(evaluator.array("s", (key,))) for key in range(1, keys + 1))
-                return Witness(f"n_keys = {keys}, d_k = {d}{at}, scores ({scores})", keys, a, b)
+                given = _shown_arrays((left, right), evaluator)
+                return Witness(f"n_keys = {keys}, d_k = {d}{at}{given}", keys, a, b)
     return None
+
+
+def _shown_arrays(sides: tuple[Any, ...], evaluator: Evaluator) -> str:
+    """Write out the vectors that a claim speaks of, as they were given."""
+    atoms = {node for side in sides for node in side.atoms(sympy.IndexedBase, sympy.Symbol)}
+    names = {n.BY_SYMBOL[node] for node in atoms if node in n.BY_SYMBOL}
+    names = {"s" if name == "p" else name for name in names} | ({"s"} if n.H in atoms else set())
+    shown = ""
+    for name, family in n.FAMILIES.items():
+        if name in names and len(family.sorts) == 1:
+            length = evaluator.d if family.sorts == (n.COMPONENT,) else evaluator.keys
+            entries = ", ".join(str(evaluator.array(name, (place,))) for place in range(1, length + 1))
+            shown += f", {name} = ({entries})"
+    return shown
