@@ -261,7 +261,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
 
 
 @pytest.mark.slow
-def test_the_issue_of_the_day_finishes(capsys):
+def test_the_grid_of_the_guide_meets_its_predictions(capsys):
     arguments = ["study", "entropy", "--d-k", "1,4,16,64,256,1024,4096", "--n-keys", "10,128,1024", "--json"]
     assert main(arguments) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
