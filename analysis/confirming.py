@@ -16,7 +16,7 @@ from analysis.accumulators import Sample
 from analysis.claim import Cell, Claim
 from analysis.claims import CLAIMS
 from analysis.confirmation import CellResult, ClaimResult, ClaimVerdict, Confirmation
-from analysis.executors import ExecutorLike, open_executor
+from analysis.executors import ExecutorLike, check_sendable, open_executor
 from analysis.progress import progress_bar
 from analysis.seeds import check_seed, settings_digest
 from analysis.shards import run_cells
@@ -119,7 +119,8 @@ def confirm(
     Raises
     ------
     ValueError
-        For a budget, level or seed that makes no sense, two claims of one key, or an unknown derivation.
+        For a budget, level or seed that makes no sense, two claims of one key, an unknown derivation, or a claim of
+        unnamed functions that worker processes cannot import.
 
     Notes
     -----
@@ -137,6 +138,9 @@ def confirm(
     critical = critical_z(family_wise_alpha, sum(item.claim.relation.stochastic for item in cells))
     with ExitStack() as stack:
         pool = stack.enter_context(open_executor(executor, workers))
+        for claim in chosen:
+            for name in ("sample", "predict", "rival"):
+                check_sendable(pool, f"claim {claim.key!r}: {name}", getattr(claim, name))
         shards = None if store is None else stack.enter_context(Store(store, {"name": "confirm", "seed": seed}))
         work = [(item, item.claim.replicates_at(item.cell, budget)) for item in cells]
         advance = stack.enter_context(progress_bar("confirm", sum(count for _, count in work), shown=progress))

@@ -1,9 +1,11 @@
 """Every claim by every route: its record, its derivation, its prediction against a second one, its measurement."""
 
+import ast
 import math
 import pickle
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 import analysis
-from analysis import CLAIMS, AtMost, ClaimVerdict, Exactly, Fits, Identity, ToLeadingOrder, confirm
+from analysis import CLAIMS, AtMost, ClaimVerdict, Exactly, Fits, Identity, ToLeadingOrder, claims, confirm
 from analysis.asymptotics import normal_maximum
 from attnsym.symbolic import DERIVATIONS
 
@@ -180,6 +182,17 @@ def test_draws_are_numbers_one_per_replicate_and_repeat(claim, cell):
     np.testing.assert_array_equal(first, second)
 
 
+def test_claims_measure_directly():
+    """Only the claim about the conditional sampler knows the samplers of studies; the others draw and call the core."""
+    knowing = set()
+    for path in Path(claims.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                words = f"{getattr(node, 'module', '')} {' '.join(alias.name for alias in node.names)}"
+                knowing |= {path.stem} if "samplers" in words or "conditional" in words else set()
+    assert knowing == {"method"}
+
+
 def test_no_claim_is_rejected_at_a_small_budget():
     confirmation = confirm(budget=0.02, seed=3)
     assert [r.claim.key for r in confirmation.claims if r.verdict is ClaimVerdict.REJECTED] == []
@@ -221,9 +234,9 @@ def with_known_predictions(claim):
 @pytest.mark.slow
 def test_chance_rejects_no_more_often_than_stated():
     """Over 200 seeds, a run of the whole set with one rejection or more happens at most at the family-wise level."""
-    claims, level, seeds = [with_known_predictions(claim) for claim in CLAIMS], 0.05, 200
+    known, level, seeds = [with_known_predictions(claim) for claim in CLAIMS], 0.05, 200
     rejected = 0
     for seed in range(seeds):
-        results = confirm(claims, budget=0.01, seed=seed, family_wise_alpha=level).claims
+        results = confirm(known, budget=0.01, seed=seed, family_wise_alpha=level).claims
         rejected += any(result.verdict is ClaimVerdict.REJECTED for result in results)
     assert rejected <= stats.binom.ppf(1 - 1e-3, seeds, level)

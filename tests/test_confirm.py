@@ -181,6 +181,11 @@ def test_processes_draw_the_same_numbers():
     assert estimates(confirm([coin_claim()], executor="processes", workers=2)) == estimates(confirm([coin_claim()]))
 
 
+def test_a_claim_that_cannot_travel_is_named():
+    with pytest.raises(ValueError, match=r"claim 'fair-coin': rival .* cannot be sent to another process"):
+        confirm([coin_claim(rival=lambda cell: 0.6)], executor="processes")
+
+
 def test_seeds_draw_other_numbers():
     assert estimates(confirm([coin_claim()], seed=1)) != estimates(confirm([coin_claim()], seed=0))
 
