@@ -129,8 +129,8 @@ SOFTMAX_SATURATION = Claim(
     key="softmax-saturation",
     statement="1 - max p ≤ (n - 1) exp(-gap), gap the lead of the largest score",
     meaning="It is the gap that saturates a row, not the size of its scores: a lead of log n + 5 leaves less than 1 % "
-    "to all other keys together. A scale that grows without bound makes every row without a tie one-hot, its gradient "
-    "0.",
+    "to all other keys together. A scale that grows without bound makes every row without a tie one-hot, "
+    "with gradient 0.",
     assumptions=("a strict gap between the largest and the second largest score",),
     source="derived here",
     derivation="softmax-saturation",
