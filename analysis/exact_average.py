@@ -16,12 +16,12 @@ from scipy import optimize
 from analysis.exact_maximum import gaussian_max_weight, legendre
 from analysis.exact_quadrature import Array, Expectations, gaussian_softmax, one_key
 
-# The chi density is dropped where it is e^(-37.5) of its peak; 48 Gauss-Legendre nodes then reach rounding, 64 if the
-# interval starts at ‖q‖ = 0, since softmax has no convergent power series in σ there. Over a million keys, whose
-# expectations bend ever more sharply at σ = √(2 log n), take two panels: a single rule of twice the order has weights
-# that are wrong by 5e-11 at its ends.
+# The chi density is dropped where it is e^(-37.5)/n² of its peak: E Σp³ may be as small as 1/n², and the longest
+# queries carry it. The Gauss-Legendre rules below then reach rounding. Expectations bend ever more sharply at
+# σ = √(2 log n) and have no convergent power series at σ = 0, hence two panels beyond a million keys and from ‖q‖ = 0
+# on; one rule of twice the order would have weights that are wrong by 5e-11 at its ends.
 CHI_TAIL = 37.5
-CHI_NODES = 48
+CHI_NODES = 56
 MANY_KEYS = 10**6
 # A σ-interval that starts at 0 and goes beyond this is graded: softmax changes on the scale of σ = 1 near 0.
 GRADED_BEYOND = 16.0
@@ -29,7 +29,7 @@ GRADED_FACTOR = 6.0
 
 
 @lru_cache(maxsize=1024)
-def chi_rule(d_k: int, scale: float = 1.0, panels: int = 1) -> tuple[Array, Array]:
+def chi_rule(d_k: int, scale: float = 1.0, n_keys: int = 1) -> tuple[Array, Array]:
     """
     Return nodes r and weights (sum 1) for averages of a function of scale·r over r = ‖q‖, q ~ N(0, I_{d_k}).
 
@@ -39,18 +39,19 @@ def chi_rule(d_k: int, scale: float = 1.0, panels: int = 1) -> tuple[Array, Arra
         Degrees of freedom, at least 1.
     scale : float, optional
         Only where the nodes lie depends on it: they crowd at 0 when scale·r spans far more than 1.
-    panels : int, optional
-        Into how many each interval is cut.
+    n_keys : int, optional
+        The largest number of keys of the functions averaged: more keys need finer nodes, further out.
 
     Returns
     -------
     r, weight : ndarray of float, shape (n,)
     """
-    low, high = chi_window(d_k)
+    low, high = chi_window(d_k, n_keys)
     edges = [low, high]
     while low == 0 and abs(scale) * edges[1] > GRADED_BEYOND:
         edges.insert(1, max(edges[1] / GRADED_FACTOR, GRADED_BEYOND / 2 / abs(scale)))
-    x, w = legendre(CHI_NODES if low > 0 else 4 * CHI_NODES // 3)
+    x, w = legendre(CHI_NODES)
+    panels = 2 if low == 0 or n_keys > MANY_KEYS else 1
     cuts = np.linspace(0, len(edges) - 1, panels * (len(edges) - 1) + 1)
     edges = np.interp(cuts, np.arange(len(edges)), edges).tolist()
     left, half = np.array(edges[:-1])[:, None], np.diff(edges)[:, None] / 2
@@ -68,16 +69,17 @@ def log_chi_weight(r: Array, d_k: int) -> Array:
     return (d_k - 1.0) * (np.log1p(x) - x - x**2 / 2)
 
 
-def chi_window(d_k: int) -> tuple[float, float]:
-    """Bound the ‖q‖ whose density is within e^(-37.5) of the peak, from 0 where the lower bound is below 0.25."""
+def chi_window(d_k: int, n_keys: int = 1) -> tuple[float, float]:
+    """Bound the ‖q‖ whose density is within e^(-37.5)/n² of the peak, from 0 where the lower bound is below 0.25."""
+    tail = CHI_TAIL + 2 * math.log(n_keys)
     if d_k == 1:
-        return 0.0, math.sqrt(2 * CHI_TAIL)
+        return 0.0, math.sqrt(2 * tail)
     peak = math.sqrt(d_k - 1.0)
 
     def excess(x: float) -> float:
-        return (d_k - 1.0) * (math.log1p(x) - x - x**2 / 2) + CHI_TAIL
+        return (d_k - 1.0) * (math.log1p(x) - x - x**2 / 2) + tail
 
-    high = optimize.brentq(excess, 0.0, math.sqrt(2 * CHI_TAIL) / peak)
+    high = optimize.brentq(excess, 0.0, math.sqrt(2 * tail) / peak)
     near_zero = 0.25 / peak - 1
     low = peak * (1 + optimize.brentq(excess, near_zero, 0.0)) if excess(near_zero) < 0 else 0.0
     return low, peak * (1 + high)
@@ -103,7 +105,7 @@ def gaussian_attention(d_k: int, scale: float, n_keys: tuple[int, ...]) -> Expec
         Arrays of shape (len(n_keys),), not to be written to; relative error at most about 1e-13.
     """
     n = np.array(n_keys, dtype=np.float64)
-    r, weight = chi_rule(d_k, scale, _panels(max(n_keys)))
+    r, weight = chi_rule(d_k, scale, max(n_keys))
     nodes = np.array([gaussian_softmax(scale * float(node), n) for node in r])
     average = np.tensordot(weight, nodes, axes=1)
     return Expectations(*np.where(n == 1, np.array(one_key(n)), average))  # 0 and 1 stay exact
@@ -114,9 +116,5 @@ def gaussian_attention_max_weight(d_k: int, scale: float, n_keys: int) -> float:
     """Average the largest weight as `gaussian_attention` does the rest."""
     if n_keys == 1:
         return 1.0
-    r, weight = chi_rule(d_k, scale, _panels(n_keys))
+    r, weight = chi_rule(d_k, scale, n_keys)
     return float(weight @ np.array([gaussian_max_weight(scale * float(node), float(n_keys)) for node in r]))
-
-
-def _panels(n_keys: int) -> int:
-    return 1 if n_keys <= MANY_KEYS else 2

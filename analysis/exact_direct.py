@@ -72,7 +72,7 @@ def direct_average(name: str, d_k: int, scale: float, n_keys: int) -> float:
     -------
     float
     """
-    low, high = chi_window(d_k)
+    low, high = chi_window(d_k, n_keys)
     t = 0.04 * np.arange(-78, 79)
     s = np.pi * np.sinh(t)
     part = special.expit(s)  # (1 + tanh(s/2))/2, without cancellation at either end
