@@ -546,14 +546,19 @@ class SoftmaxClaims:
 
 
 def check_softmax_claims(seed, count):
-    claims, counts = SoftmaxClaims(seed), {True: 0, False: 0}
+    claims, counts, refused = SoftmaxClaims(seed), {True: 0, False: 0}, 0
     for _ in range(count):
         lhs, rhs = claims.draw()
-        first, second = decisions(lhs, rhs)
+        try:
+            first, second = decisions(lhs, rhs)
+        except TooLarge:
+            refused += 1
+            continue
         assert first == second, (lhs, rhs)
         counts[first] += 1
         witness = find_witness(lhs, rhs, ())
         assert (witness is None) is first, (lhs, rhs, witness)
+    assert refused <= count // 20
     return counts
 
 
