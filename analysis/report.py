@@ -57,13 +57,28 @@ def write_report(
     ------
     OSError
         Where `path` cannot be written.
+    ValueError
+        Where an argument holds another kind of result.
     """
+    studies, audits = _listed(studies, "studies", "Study", "rows"), _listed(audits, "audits", "TensorAudit", "heads")
+    if confirmation is not None and not hasattr(confirmation, "critical_z"):
+        raise ValueError(f"confirmation must be a Confirmation: got {type(confirmation).__name__}")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
-    page = _render(confirmation, tuple(studies), tuple(audits))
+    page = _render(confirmation, studies, audits)
     _replace(target, page)
     return target
+
+
+def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ...]:
+    if not isinstance(results, Iterable) or isinstance(results, str):
+        raise ValueError(f"{name} must be a sequence of {kind}: got {type(results).__name__}")
+    listed = tuple(results)
+    for result in listed:
+        if not hasattr(result, attribute):
+            raise ValueError(f"{name} must hold {kind} results: got {type(result).__name__}")
+    return listed
 
 
 def _replace(target: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from attnsym._validate import (
     attention_shapes,
     choice,
     compute_dtype,
+    flag,
     output_dtype,
     real_array,
 )
@@ -108,7 +109,7 @@ def read_inputs(
     q, k = rows[:2]
     v = rows[2] if len(rows) == 3 else None
     attention_shapes(q, k, v, enable_gqa, same_d_k=not callable(score))
-    grouped = bool(enable_gqa) and q.shape[-3] != k.shape[-3]
+    grouped = flag(enable_gqa, "enable_gqa") and q.shape[-3] != k.shape[-3]
     return Inputs(q, k, k[..., :0] if v is None else v, convention == "columns", grouped, out)
 
 

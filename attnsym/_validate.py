@@ -89,11 +89,18 @@ def probability(p: Any, name: str) -> float:
     return number
 
 
-def length(n: Any, name: str) -> int:
-    """Return `n` as a non-negative int; booleans and fractions are refused."""
-    if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)) or n < 0:
-        raise ValueError(f"{name} must be a whole number, 0 or more: got {n!r}")
+def length(n: Any, name: str, least: int = 0) -> int:
+    """Return `n` as an int of at least `least`; booleans and fractions are refused."""
+    if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)) or n < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more: got {n!r}")
     return int(n)
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return `value` as a bool; a string, say, is refused, since any would count as True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False: got {value!r}")
+    return bool(value)
 
 
 def random_generator(rng: Any) -> np.random.Generator:

@@ -15,6 +15,7 @@ from attnsym._validate import (
     Array,
     ScoreFunction,
     choice,
+    flag,
     optional_scale,
     optional_softcap,
     probability,
@@ -272,7 +273,7 @@ def read_settings(
         scale=resolve_scale(scale, score, x.query.shape[-1]),
         softcap=optional_softcap(softcap, x.query.dtype),
         attn_mask=None if attn_mask is None else read_mask(attn_mask, x.scores_shape, x.columns),
-        is_causal=bool(is_causal),
+        is_causal=flag(is_causal, "is_causal"),
         window=None if window is None else window_sides(window),
         causal_alignment=causal_alignment,
     )

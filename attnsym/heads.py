@@ -48,7 +48,7 @@ def split_heads(x: npt.ArrayLike, num_heads: int) -> Array:
            [8, 9]])
     """
     array = np.asarray(x)
-    heads = length(num_heads, "num_heads")
+    heads = length(num_heads, "num_heads", 1)
     if array.ndim < 2:
         raise ValueError(f"x must have at least the axes (length, d_model): got shape {array.shape}")
     if heads == 0 or array.shape[-1] % heads:
@@ -148,8 +148,8 @@ def multi_head_attention(
     ----------
     Vaswani et al., "Attention Is All You Need" (2017), section 3.2.2.
     """
-    heads = length(num_heads, "num_heads")
-    kv_heads = heads if num_key_value_heads is None else length(num_key_value_heads, "num_key_value_heads")
+    heads = length(num_heads, "num_heads", 1)
+    kv_heads = heads if num_key_value_heads is None else length(num_key_value_heads, "num_key_value_heads", 1)
     weight_p, output_p = probability(dropout_p, "dropout_p"), probability(output_dropout_p, "output_dropout_p")
     generator = random_generator(rng) if weight_p or output_p else None
     given = [

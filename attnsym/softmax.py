@@ -161,7 +161,7 @@ def _check_weights(p: Array, total: Array, tolerance: float) -> None:
     if wrong.any():
         raise ValueError(
             f"weights must sum to 1 along the axis (within {tolerance:.2g}), or be all zero: got a sum of "
-            f"{float(total[wrong].flat[0]):.9g}"
+            f"{float(total[wrong].flat[0])!r}"
         )
     if (p < 0).any():
         raise ValueError(f"weights must not be negative: got {float(np.nanmin(p)):.9g}")
@@ -247,9 +247,11 @@ def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
 
 def _along(x: npt.ArrayLike, axis: int, name: str) -> tuple[Array, int]:
     array = real_array(x, name)
+    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
+        raise ValueError(f"axis must be one whole number: got {axis!r}")
     if not -array.ndim <= axis < array.ndim:
         raise ValueError(f"{name} has no axis {axis}: got shape {array.shape}")
-    return array.astype(compute_dtype(array), copy=False), axis
+    return array.astype(compute_dtype(array), copy=False), int(axis)
 
 
 def _eps(x: Array) -> float:

@@ -48,6 +48,8 @@ REFUSED = {
     "window triple": ((Q, K, V), {"window": (1, 2, 3)}, "window"),
     "alignment": ((Q, K, V), {"causal_alignment": "centre"}, "causal_alignment must be one of"),
     "convention": ((Q, K, V), {"convention": "cols"}, "convention must be one of"),
+    "causal text": ((Q, K, V), {"is_causal": "no"}, "is_causal must be True or False: got 'no'"),
+    "gqa number": ((Q, K, V), {"enable_gqa": 2}, "enable_gqa must be True or False: got 2"),
     "rng": ((Q, K, V), {"dropout_p": 0.5, "rng": True}, "rng must be"),
     "rng text": ((Q, K, V), {"dropout_p": 0.5, "rng": "seed"}, "rng must be"),
     "complex": ((Q * 1j, K, V), {}, "query must hold real numbers"),

@@ -133,7 +133,7 @@ W = np.ones((4, 4))
     ("options", "message"),
     [
         ({"num_heads": 3}, "num_heads must divide the columns of w_query: got 3 and shape"),
-        ({"num_heads": 0}, "num_heads must divide"),
+        ({"num_heads": 0}, "num_heads must be a whole number, 1 or more: got 0"),
         ({"num_heads": 2.0}, "num_heads must be a whole number"),
         ({"num_key_value_heads": 3}, "must divide"),
         ({"w_query": np.ones((5, 4))}, "w_query must be a matrix with 4 rows"),
@@ -153,6 +153,8 @@ def test_refusals(options, message):
 def test_refusals_of_split_and_merge():
     with pytest.raises(ValueError, match="num_heads must divide d_model: got num_heads 3 and d_model 4"):
         split_heads(np.ones((2, 4)), 3)
+    with pytest.raises(ValueError, match="num_heads must be a whole number, 1 or more: got 0"):
+        split_heads(np.ones((2, 4)), 0)
     with pytest.raises(ValueError, match="at least the axes"):
         split_heads(np.ones(4), 2)
     with pytest.raises(ValueError, match="at least the axes"):

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+import attnsym
 from analysis import CLAIMS, audit_tensors, confirm, run_study
 from analysis.cli import main
 from analysis.illustrations import self_attention, ten_keys
@@ -101,6 +102,25 @@ def test_an_unwritable_place_is_refused_before_any_work(tmp_path, capsys):
         error = capsys.readouterr().err
         assert "--output must name a file" in error
         assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"studies": ["x"]}, "studies must hold Study results: got str"),
+        ({"audits": [attnsym.softmax]}, "audits must hold TensorAudit results: got function"),
+        ({"audits": 3}, "audits must be a sequence of TensorAudit: got int"),
+        ({"confirmation": 3}, "confirmation must be a Confirmation: got int"),
+    ],
+)
+def test_other_results_are_refused_by_name(tmp_path, arguments, named):
+    with pytest.raises(ValueError, match=named):
+        write_report(tmp_path / "r.html", **arguments)
+
+
+def test_a_single_study_is_refused_by_name(study, tmp_path):
+    with pytest.raises(ValueError, match="studies must be a sequence of Study: got Study"):
+        write_report(tmp_path / "r.html", studies=study)
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):

@@ -265,6 +265,10 @@ def test_refusals(function, bad):
 def test_more_refusals():
     with pytest.raises(ValueError, match="scores has no axis 2"):
         attnsym.softmax([1.0], axis=2)
+    with pytest.raises(ValueError, match=r"axis must be one whole number: got \(0, 1\)"):
+        attnsym.softmax([[1.0]], axis=(0, 1))
+    with pytest.raises(ValueError, match=r"got a sum of 1\.000000001"):
+        attnsym.entropy([0.5, 0.5 + 1e-9])
     with pytest.raises(ValueError, match="broadcast"):
         attnsym.softmax_vjp([0.5, 0.5], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="at least one axis"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analysis.cli._app import app
+from analysis.cli._app import JsonOption, app, print_json
 
 if TYPE_CHECKING:
     from analysis.study_result import Study
@@ -26,6 +26,7 @@ def report(
     seed: Annotated[int, typer.Option(help="Seed of the measurements.")] = 0,
     workers: Annotated[int | None, typer.Option(help="Threads; by default one per available core.")] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Confirm every claim too (about a minute more).")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a self-contained page: derivations, predictions, measurements and an audit of real tensors."""
     from analysis.report import write_report
@@ -46,6 +47,9 @@ def report(
         audits = [audit_example()]
     with _stage("derive, illustrate and write"):
         path = write_report(output, confirmation=confirmation, studies=studies, audits=audits)
+    if as_json:
+        print_json({"path": str(path), "bytes": path.stat().st_size, "seed": seed})
+        return
     print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
 
 
