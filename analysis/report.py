@@ -206,7 +206,7 @@ _HEAD_COLUMNS = {
     "layer": "layer",
     "head": "head",
     "score_variance_ratio": "variance / d_k",
-    "within_row_variance": "within-row variance",
+    "within_row_variance": "within-row variance (population)",
     "entropy_ratio": "entropy / log m",
     "predicted_entropy_ratio": "Gaussian prediction",
     "jacobian_trace": "tr J",

@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from attention_zoo import (
 )
 
 from analysis import audit_callable
+from analysis.audit.findings import source_line
 from analysis.cli import main
 from attnsym import scaled_dot_product_attention
 from attnsym.masks import window_mask
@@ -86,6 +88,34 @@ def leak(s, mask):
 
 def transposed(s, mask):
     return hide(s, mask.swapaxes(-1, -2)) if mask.shape[-1] == mask.shape[-2] else hide(s, mask)
+
+
+def flipped(mask):
+    return mask.swapaxes(-1, -2)
+
+
+def filled(fill):
+    return lambda s, mask: np.where(mask, fill, s)
+
+
+def added(s, mask):
+    return s + mask.astype(float)
+
+
+def floating_only(s, mask):
+    if mask.dtype == bool:
+        raise TypeError("attn_mask must be floating")
+    return s + mask
+
+
+def head_average(q, k):
+    scores = q @ k.swapaxes(-1, -2)
+    return np.broadcast_to(scores.mean(axis=1, keepdims=True), scores.shape) if scores.ndim == 4 else scores
+
+
+def hides_itself(query, key, value, is_causal=False):
+    s = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])
+    return softmax(np.where(np.tri(*s.shape[-2:], -1, dtype=bool), s, -1e9) if is_causal else s) @ value
 
 
 def invert(s, mask):
@@ -154,6 +184,23 @@ FAULTY = {
     "mask leaks": (build(mask=leak), {}, {"mask-leaks"}),
     "mask after softmax": (build(mask=lambda s, m: s, after=lambda w, m: w * m), {}, {"mask-after-softmax"}),
     "mask transposed": (needs_equal_lengths(build(mask=transposed, takes=("attn_mask",))), {}, {"mask-transposed"}),
+    "mask transposed, unequal lengths refused": (
+        build(mask=lambda s, m: np.where(flipped(m), s, -1e30)), {}, {"mask-transposed"}),
+    "mask transposed and added": (build(mask=lambda s, m: s + flipped(m)), {}, {"mask-transposed"}),
+    "floating mask transposed, boolean ones refused": (
+        build(mask=lambda s, m: floating_only(s, flipped(m))), {}, {"mask-transposed"}),
+    "mask inverted, filled with -1e9": (build(mask=filled(-1e9)), {}, {"mask-inverted"}),
+    "mask inverted, filled with -1e30": (build(mask=filled(-1e30)), {}, {"mask-inverted"}),
+    "boolean mask added, floating understood": (build(mask=lambda s, m: s + m), {}, {"mask-added"}),
+    "mask cast to numbers and added": (build(mask=added), {}, {"mask-added"}),
+    "output is NaN": (lambda q, k, v: build()(q, k, v * np.nan), {}, {"not-finite"}),
+    "softmax twice": (build(normalise=lambda s, axis: softmax(softmax(s, axis), axis)), {}, {"nonlinear"}),
+    "softmax of squared scores": (build(normalise=lambda s, axis: softmax(s**2, axis)), {}, {"nonlinear"}),
+    "scores averaged over heads": (build(products=head_average), {}, {"head-mix"}),
+    "keys of another batch item": (lambda q, k, v: build()(q, k[::-1], v), {}, {"batch-mix"}),
+    "causal hides itself, finite fill": (hides_itself, {}, {"causal-off-by-one"}),
+    "always causal, hides itself, finite fill": (
+        lambda q, k, v: hides_itself(q, k, v, True), {}, {"causal-off-by-one"}),
     "mask in the wrong batch order": (build(mask=wrong_batch_order), {}, {"mask-batch-order"}),
     "mask added before scaling": (build(mask=before_scaling), {}, {"mask-scaled"}),
     "soft-cap after the mask": (build(cap=5.0, cap_first=False), {}, {"softcap-after-mask", "causal-leaks"}),
@@ -252,7 +299,7 @@ LEGITIMATE = {
     "causal sliding window": (
         build(always=lambda n, m: lower(n, m) & window_mask(n, m, 3)), {},
         lambda a: a.visibility == "causal top-left, window 3"),
-    "floating masks only": (build(mask=lambda s, m: s + m), {}, lambda a: a.mask == "floating"),
+    "floating masks only": (build(mask=floating_only), {}, lambda a: a.mask == "floating"),
     "boolean masks only": (build(mask=lambda s, m: np.where(m, s, -np.inf)), {}, lambda a: a.mask == "boolean"),
     "True means drop": (build(mask=invert), {"mask_means": "drop"}, lambda a: "boolean" in a.mask),
     "grouped heads": (build(group=repeat), {}, lambda a: a.grouped == (0, 0, 1, 1)),
@@ -354,6 +401,48 @@ def test_a_finding_points_at_the_line():
     (item,) = [f for f in audit_callable(halved).findings if f.code == "low-precision"]
     assert item.likely_line.startswith("test_audit_callables.py:")
     assert "np.float16" in item.likely_line
+
+
+def test_no_line_is_invented():
+    (item,) = audit_callable(lambda q, k, v: build()(q, k[::-1], v)).faults
+    assert item.likely_line == ""  # that source says nothing of reshapes
+    assert source_line(np.linalg.norm, "sqrt") is None
+    assert source_line(textwrap.dedent, "re") is None
+    for text in (repr(audit_callable(FAULTY[name][0])) for name in ("softmax twice", "keys of another batch item")):
+        assert "probably like" not in text
+        assert "Line: ." not in text
+
+
+@pytest.mark.slow
+def test_no_line_of_an_installed_module_is_shown():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.MultiheadAttention(48, 3, batch_first=True).double().eval()
+    (item,) = audit_callable(module, framework="torch").faults
+    assert (item.code, item.likely_line) == ("channels-mix", "")
+
+
+def test_softmax_twice_is_given_no_scale_and_is_not_called_clipping():
+    text = repr(audit_callable(FAULTY["softmax twice"][0]))
+    assert "softmax is applied twice" in text
+    assert "scale not read" in text
+    assert "clip" not in text
+
+
+def test_a_name_of_a_law_holds_only_exponents_that_were_seen():
+    assert audit_callable(build(scale=lambda d, h, n: 1.3 * d**-0.3)).scale.name == "1.3·d_k^-0.3"
+    assert audit_callable(build(scale=lambda d, h, n: 1.3 * h**-0.3)).scale.name == "1.3·H^-0.3"
+
+
+def test_a_boolean_mask_that_is_added_is_a_warning_where_floating_ones_work():
+    for function in (build(mask=lambda s, m: s + m), build(mask=added)):
+        (item,) = audit_callable(function).faults
+        assert (item.code, item.severity) == ("mask-added", "warning")
+    (item,) = audit_callable(FAULTY["mask added as 0 and 1"][0]).faults
+    assert (item.code, item.severity) == ("mask-added", "error")
+
+
+def test_counts_have_their_plural():
+    assert "1 error, 0 warnings, " in repr(audit_callable(FAULTY["softmax twice"][0]))
 
 
 def test_number_of_heads_is_found_in_a_merged_axis():
@@ -491,6 +580,10 @@ def test_command_fails_a_wrong_one_with_evidence(capsys, module):
         (["--callable", "broken_attention:f"], "SystemExit"),
         (["--callable", "their_attention:right", "--example"], "name one or more files"),
         (["--callable", "their_attention:right", "--d-k", "0"], "d_k must be"),
+        (["--callable", "their_attention:right", "--num-heads", "0"], "num_heads must be"),
+        (["--callable", "their_attention:right", "--mask-means", ""], "'keep' or 'drop'"),
+        (["--callable", "their_attention:right", "--causal"], "--causal does not apply to an audit of a function"),
+        (["--callable", "their_attention:right", "--target", "a=1"], "--target does not apply"),
     ],
 )
 def test_command_refuses_bad_targets_with_code_2(capsys, module, arguments, message):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analysis import audit_example, audit_files, audit_tensors, expected_entropy
 from analysis.audit.naming import find_layers
 from analysis.audit.predictions import predicted_entropy
+from analysis.audit.rows import HeadAudit
 from analysis.cli import main
 from attnsym import attention_weights, entropy
 
@@ -258,6 +259,17 @@ def test_gaussian_heads_are_as_predicted_with_the_stated_errors():
     assert 25 < dimension < 32  # 768 tokens of 32 independent components: 32 less the sampling loss 32²/768·…
 
 
+def test_variances_divide_by_the_number_of_visible_keys_wherever_they_are_named(capsys):
+    q, k = gaussian(58, 400, 1, 4, 8), gaussian(59, 400, 1, 4, 8)
+    head = audit_tensors(q, k).heads[0]
+    # iid scores of variance 1 at four keys: 3/4, within five of the stated standard errors (false alarm below 1e-6)
+    assert abs(head.within_row_variance - 3 / 4) < 5 * head.within_row_variance_standard_error
+    assert head.within_row_variance == pytest.approx((q @ k.swapaxes(-1, -2) / np.sqrt(8)).var(axis=-1).mean())
+    assert "population variance" in HeadAudit.__doc__
+    assert "population variance" in audit_tensors.__doc__
+    assert "divide by the number of pairs or keys n, not n - 1" in run(capsys, "--example")[1].out
+
+
 @pytest.mark.parametrize(
     ("make", "verdict", "cause"),
     [
@@ -396,6 +408,12 @@ BAD = {
     "padding shape": (lambda q: {"padding_mask": np.ones((5,), int)}, "must have shape"),
     "padding values": (lambda q: {"padding_mask": np.full((2, 5), 2)}, "must hold 0 and 1"),
     "names": (lambda q: {"names": ["a", "b"]}, "count the same layers"),
+    "too few names": (lambda q: {"query": [q, q], "key": [q, q], "names": ["a"]}, "query has 2, names has 1"),
+    "one name as text": (lambda q: {"names": "foo"}, r"names must be a sequence of layer names, such as \['foo'\]"),
+    "too few layers of keys": (lambda q: {"query": [q, q], "key": [q]}, "query has 2, key has 1"),
+    "a list and an array": (lambda q: {"query": [[None]]}, "query and key must both be .* a list and an array"),
+    "a mapping and a list": (lambda q: {"query": {"a": q}, "key": [q]}, "a mapping and a list"),
+    "an array and a list": (lambda q: {"value": [q]}, "query and value must both be .* an array and a list"),
     "no components": (lambda q: {"query": q[..., :0], "key": q[..., :0]}, "no components"),
     "scale": (lambda q: {"scale": "none"}, "ambiguous"),
 }
@@ -593,6 +611,11 @@ def test_command_prints_remedies(capsys):
         ([EXAMPLE, "--target", "a"], "--target takes"),
         ([EXAMPLE, "--target", "a=1"], "quantity must be one of"),
         ([EXAMPLE, "--scale", "none"], "ambiguous"),
+        ([EXAMPLE, "--num-heads", "0"], "--num-heads does not apply to an audit of tensors"),
+        ([EXAMPLE, "--d-k", "16"], "--d-k does not apply to an audit of tensors"),
+        ([EXAMPLE, "--mask-means", "keep"], "--mask-means does not apply to an audit of tensors"),
+        (["--example", "--causal"], "--causal does not apply to an audit of the example"),
+        (["--example", "--scale", "unscaled"], "--scale does not apply to an audit of the example"),
         ([EXAMPLE, "--layout", "bshd", "--padding", "layer0.q"], "must have shape"),
     ],
 )

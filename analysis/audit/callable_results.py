@@ -95,10 +95,9 @@ class CallableAudit:
         facts += [f"causal flag: {self.causal}"] if self.causal else []
         facts += [f"mask: {self.mask}"] if self.mask else []
         head = f"{printable(self.name)} ({self.framework} {self.dtype}, {self.layout}): {'; '.join(facts)}."
-        counts = ", ".join(f"{sum(f.severity == s for f in self.findings)} {s}s" for s in SEVERITIES)
+        counts = ", ".join(_counted(sum(f.severity == s for f in self.findings), s) for s in SEVERITIES)
         body = [
-            f"[{f.severity}] {f.title} {f.evidence}"
-            + ("" if f.severity == "note" else f" Line: {f.likely_line}. Fix: {f.fix}")
+            f"[{f.severity}] {f.title} {f.evidence}" + ("" if f.severity == "note" else f"{_where(f)} Fix: {f.fix}")
             for f in self.findings
         ]
         return (
@@ -122,6 +121,16 @@ class CallableAudit:
         return (
             f"<p>{html.escape(self.lines()[0])}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _where(item: Finding) -> str:
+    if item.likely_line:
+        return f" Line: {item.likely_line}."
+    return f" Typical: {item.typical}." if item.typical else ""
 
 
 def _strict(value: Any) -> Any:

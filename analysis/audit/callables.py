@@ -14,7 +14,13 @@ from analysis.audit.probe_masks import probe_mask
 from analysis.audit.probe_normalisation import probe_normalisation, probe_rows
 from analysis.audit.probe_range import probe_gradient, probe_grouped, probe_range
 from analysis.audit.probe_scale import probe_exactness, probe_scale
-from analysis.audit.probe_structure import probe_dependence, probe_determinism, probe_heads, probe_locality
+from analysis.audit.probe_structure import (
+    probe_crosstalk,
+    probe_dependence,
+    probe_determinism,
+    probe_heads,
+    probe_locality,
+)
 from analysis.audit.probe_visibility import probe_causal, probe_default_visibility
 from analysis.audit.probing import Session, Sizes
 from analysis.audit.stored import printable
@@ -94,7 +100,7 @@ def _run(s: Session, intended: Callable[[int, int], float] | None, label: str) -
     if not (probe_determinism(s) and probe_dependence(s) and probe_locality(s)):
         return
     probe_normalisation(s)
-    if not probe_rows(s):
+    if not (probe_crosstalk(s) and probe_rows(s)):
         return
     for probe in (
         probe_default_visibility,

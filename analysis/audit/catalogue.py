@@ -36,6 +36,13 @@ CATALOGUE = {
         "Remove the randomness, or seed it.",
         r"random|rng|dropout",
     ),
+    "not-finite": Fault(
+        "error",
+        "The output is not finite, on inputs of ordinary size.",
+        "softmax of a row of -inf, or 0 / 0",
+        "Find the first NaN: a row that sees no key, a division by 0, a logarithm or root of a negative number.",
+        r"nan|-inf|log|sqrt|/",
+    ),
     "ignores-query": Fault(
         "error",
         "The output does not depend on the queries.",
@@ -243,7 +250,7 @@ CATALOGUE = {
     ),
     "mask-added": Fault(
         "error",
-        "A boolean mask is added to the scores as 0 and 1.",
+        "A boolean mask is added to the scores as 0 and 1: hidden keys keep weight.",
         "scores + mask",
         "scores + where(mask, 0, -inf)",
         _MASK,
@@ -307,13 +314,6 @@ CATALOGUE = {
     ),
     "mask-boolean-only": Fault(
         "note", "A floating mask is not added to the scores.", "where(mask, ...)", "Pass boolean masks.", _MASK
-    ),
-    "mask-floating-only": Fault(
-        "note",
-        "A boolean mask is not understood: it is added as numbers.",
-        "scores + mask",
-        "Pass floating masks (0 and -inf), or convert booleans.",
-        _MASK,
     ),
     "masked-row-nan": Fault(
         "note",
@@ -390,6 +390,13 @@ CATALOGUE = {
         "clip(scores, ...)",
         "Do not clip scores.",
         r"clip|clamp|min|max|" + _SOFTMAX,
+    ),
+    "nonlinear": Fault(
+        "error",
+        "The weights are not exponential in the score: softmax is applied twice, or another nonlinearity stands there.",
+        "softmax(softmax(scores))",
+        "Apply softmax once, to scale·q·k.",
+        _SOFTMAX,
     ),
     "float16-overflow": Fault(
         "note",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sysconfig
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 from analysis.audit.catalogue import CATALOGUE
 
+_LAMBDA = re.compile(r"lambda[^:]*:")  # the names of arguments say nothing of what is done with them
 SEVERITIES = ("error", "warning", "note")
 
 
@@ -32,7 +34,9 @@ class Finding:
     evidence : str
         The numbers that show it.
     likely_line : str
-        The line of the source that does it, where the source can be read, else what such a line looks like.
+        The line of the source that fits; empty where none does, or where the source is an installed package's.
+    typical : str
+        What such a line looks like elsewhere; may be empty.
     fix : str
     """
 
@@ -41,29 +45,45 @@ class Finding:
     title: str
     evidence: str
     likely_line: str
+    typical: str
     fix: str
 
 
-def finding(code: str, evidence: str, function: Callable[..., Any], *, title: str | None = None) -> Finding:
+def finding(
+    code: str, evidence: str, function: Callable[..., Any], *, title: str | None = None, severity: str | None = None
+) -> Finding:
     """Return a finding with the catalogue's words, and the line of the function's source that fits the fault."""
     fault = CATALOGUE[code]
-    line = source_line(function, fault.pattern) or f"probably like: {fault.typical}"
-    return Finding(code, fault.severity, title or fault.title, evidence, line, fault.fix)
+    line = source_line(function, fault.pattern) or ""
+    return Finding(code, severity or fault.severity, title or fault.title, evidence, line, fault.typical, fault.fix)
 
 
 def source_line(function: Callable[..., Any], pattern: str) -> str | None:
-    """Return "file:line: code" of the first statement line that matches, or None; the docstring is skipped."""
+    """
+    Return "file:line: code" of the first statement line that matches, or None; the docstring is skipped.
+
+    The source of an installed package is not read: a line of it that happens to match says nothing of the user's.
+    """
     target = getattr(function, "func", getattr(function, "forward", function))
     try:
         lines, start = inspect.getsourcelines(target)
-        name = Path(inspect.getsourcefile(target) or "").name
+        path = Path(inspect.getsourcefile(target) or "")
     except (OSError, TypeError):
+        return None
+    if _installed(path):
         return None
     for number, line in enumerate(lines):
         code = line.split("#")[0].strip()
-        if number not in _documentation(lines) and re.search(pattern, code, re.IGNORECASE):
-            return f"{name}:{start + number}: {code[:100]}"
+        if number not in _documentation(lines) and re.search(pattern, _LAMBDA.sub("", code), re.IGNORECASE):
+            return f"{path.name}:{start + number}: {code[:100]}"
     return None
+
+
+def _installed(path: Path) -> bool:
+    """Tell whether a source file belongs to an installed package or to Python itself."""
+    library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    whole = path.resolve()
+    return bool({"site-packages", "dist-packages"} & set(whole.parts)) or any(map(whole.is_relative_to, library))
 
 
 def _documentation(lines: list[str]) -> set[int]:

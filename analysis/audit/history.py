@@ -24,7 +24,7 @@ class WatchRow:
     d_k, n_queries, n_keys, scale, dtype : sizes, the factor on kᵀq that was passed, and the type of the queries.
     rows, rows_left_out : query rows counted, and those left out: padded, fewer than two visible keys, not finite.
     largest_score : largest absolute scaled score over all visible pairs of the batch.
-    within_row_variance, entropy_ratio, dead_row_fraction : means over rows, as in `HeadAudit`.
+    within_row_variance, entropy_ratio, dead_row_fraction : means over rows, as in `HeadAudit` (population variance).
     query_norm, key_norm : rms ‖q‖ and ‖k‖ over tokens, padding left out where it is known.
     cosine_at_largest : cosine of the q and k of the largest score: near 1 means alignment, not norms alone.
     largest_channel, largest_channel_share : the component with the largest |q_c·k_c| there, and its part of the sum.

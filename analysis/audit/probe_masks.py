@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from analysis.audit.adapter import CallFailed
@@ -17,6 +19,21 @@ def probe_mask(s: Session) -> None:
     if s.axis != "keys" or s.found("softmax-axis"):
         s.skipped["mask"] = "softmax does not run over the keys"
         return
+    if s.found("nonlinear"):
+        s.skipped["mask"] = "the weights are no softmax of the scores"
+        return
+    sizes = s.sizes
+    # a transposed mask broadcasts only where lengths are equal
+    if not _probe_kinds(s) and sizes.n_queries != sizes.n_keys:
+        refusal = s.skipped["mask"]
+        s.sizes = replace(sizes, n_queries=sizes.n_keys)
+        if _probe_kinds(s):
+            s.skipped["mask of unequal lengths"] = refusal
+        s.sizes = sizes
+
+
+def _probe_kinds(s: Session) -> bool:
+    """Give a boolean and a floating mask; False when the function refuses both."""
     q, k, _ = s.draw()
     keep = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
     plain = s.own(q, k)
@@ -25,29 +42,37 @@ def probe_mask(s: Session) -> None:
     boolean = _try(s, q, k, keep)
     floating = _try(s, q, k, np.zeros(keep.shape))
     if boolean is None and floating is None:
-        return
+        return False
     s.skipped.pop("mask", None)
+    problem = "" if boolean is None else _read_boolean(s, q, k, plain)
     if (
         boolean is not None
+        and problem != "mask-inverted"  # which, with a finite fill, makes rows that see all keys uniform
         and distance(boolean, plain) > s.tolerance
         and np.abs(boolean.sum(-1) - 1).max() < s.tolerance
     ):
         s.report("mask-all-true", f"An all-visible boolean mask moves weights by {distance(boolean, plain):.3g}.")
         s.facts["mask"] = "changes the result even where it hides nothing"
-        return
-    problem = "" if boolean is None else _read_boolean(s, q, k, plain)
+        return True
     additive = floating is not None and _read_floating(s, q, k, plain)
-    if problem:
-        understood = problem == "mask-added" and additive
-        s.report("mask-floating-only" if understood else problem, s.facts.pop("mask_evidence"))
+    if problem == "mask-added" and additive:
+        s.report(
+            problem,
+            s.facts.pop("mask_evidence"),
+            "A boolean mask is added to the scores as 0 and 1; only floating masks (0 and -inf) hide keys.",
+            severity="warning",
+        )
+    elif problem and not s.found(problem):
+        s.report(problem, s.facts.pop("mask_evidence"))
     s.facts["mask"] = _mask_words(boolean is not None and not problem, additive)
     if problem or (boolean is None and not additive):
-        return
+        return True
     if boolean is not None:
         _probe_batch_order(s, q, k, plain)
         _probe_empty_row(s, q, k)
         _probe_nan(s, q, k)
         _probe_mask_and_causal(s, q, k)
+    return True
 
 
 def _mask_words(boolean: bool, additive: bool) -> str:
@@ -67,6 +92,7 @@ def _read_boolean(s: Session, q: Array, k: Array, plain: Array) -> str:
     """Return the code of what is wrong with a boolean mask, or ""; the evidence goes to the facts."""
     visible_pairs = s.rng.random(plain.shape[2:]) < 0.6
     visible_pairs[:, 0], visible_pairs[1, 2], visible_pairs[2, 1] = True, False, True
+    visible_pairs[visible_pairs.all(axis=1), -1] = False  # every row hides a key, so that both polarities show
     given = visible_pairs if s.mask_means == "keep" else ~visible_pairs
     masked = _try(s, q, k, given)
     if masked is None:
@@ -98,12 +124,14 @@ def _explain_mask(s: Session, plain: Array, masked: Array, pairs: Array) -> str:
     tolerance, shown = 16 * s.tolerance, np.nan_to_num(masked)
     if distance(shown, plain) < tolerance:
         return "mask-ignored"
-    if distance(shown, _renormalised(plain, ~pairs)) < tolerance:
-        return "mask-inverted"
     if distance(shown, plain * pairs) < tolerance:
         return "mask-after-softmax"
-    if pairs.shape[0] == pairs.shape[1] and distance(shown, _renormalised(plain, pairs.T)) < tolerance:
-        return "mask-transposed"
+    hypotheses = {"mask-inverted": [~pairs], "mask-transposed": []}
+    if pairs.shape[0] == pairs.shape[1]:
+        hypotheses["mask-transposed"] = [pairs.T, np.exp(pairs.T.astype(float))]  # hiding, or added as 0 and 1
+    for code, factors in hypotheses.items():
+        if any(_fits(shown, _renormalised(plain, factor), tolerance) for factor in factors):
+            return code
     with np.errstate(all="ignore"):
         change = np.log(masked) - np.log(plain)
         change -= change[..., :1]  # key 0 is visible to all
@@ -117,6 +145,12 @@ def _explain_mask(s: Session, plain: Array, masked: Array, pairs: Array) -> str:
     return "mask-position"
 
 
+def _fits(shown: Array, wanted: Array, tolerance: float) -> bool:
+    """Compare the rows in which something stays visible: the others are 0, NaN or uniform as a function pleases."""
+    rows = wanted.sum(axis=-1) > HIDDEN
+    return bool(rows.any()) and distance(shown[rows], wanted[rows]) < tolerance
+
+
 def _read_floating(s: Session, q: Array, k: Array, plain: Array) -> bool:
     """Tell whether a floating mask is added to the scores; report one that is added before scaling."""
     bias = s.rng.standard_normal(plain.shape[2:])
@@ -126,6 +160,12 @@ def _read_floating(s: Session, q: Array, k: Array, plain: Array) -> bool:
     wanted = _renormalised(plain, np.exp(bias))
     if distance(np.nan_to_num(shifted), wanted) < 16 * s.tolerance:
         return True
+    if bias.shape[0] == bias.shape[1]:
+        turned = distance(np.nan_to_num(shifted), _renormalised(plain, np.exp(bias.T)))
+        if turned < 16 * s.tolerance:
+            evidence = f"A random {bias.shape} bias acts as its transpose within {turned:.2g}, not as itself."
+            s.report("mask-transposed", evidence)
+            return False
     law = s.facts.get("law")
     if law is not None and "softcap" not in s.facts:
         scaled = _renormalised(plain, np.exp(law.value * bias))
@@ -206,7 +246,7 @@ def _probe_mask_and_causal(s: Session, q: Array, k: Array) -> None:
     wanted = mask & pattern(s.sizes.n_queries, s.sizes.n_keys)
     seen = visible(weights)
     s.facts["mask_and_causal"] = "intersect"
-    extra = seen & ~wanted
+    extra = seen & ~wanted & wanted.any(axis=1, keepdims=True)  # rows with nothing visible are another matter
     if extra.any():
         s.facts["mask_and_causal"] = "do not intersect"
         s.report("causal-mask-replaced", f"{int(extra.sum())} pairs are visible that one of the two hides.")

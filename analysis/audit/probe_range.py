@@ -20,6 +20,9 @@ def probe_range(s: Session) -> None:
     """Give one key a large score: its weight must be 1 and nothing else may break."""
     if s.axis != "keys" or s.found("softmax-axis") or s.facts.get("ignored") or s.facts.get("normalised"):
         return
+    if s.found("nonlinear"):
+        s.skipped["range"] = "the weights are no softmax of the scores"
+        return
     law = s.facts.get("law")
     scale = abs(law.value) if law is not None else s.sizes.d_k**-0.5
     cap = s.facts.get("softcap", np.inf)

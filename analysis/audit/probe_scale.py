@@ -14,6 +14,7 @@ from analysis.audit.probing import HIDDEN, Array, Session, Sizes, distance
 from analysis.audit.scale_law import ScaleLaw, name_law
 
 LINEAR = 1e-4
+STRAIGHT = 0.01
 LOW_PRECISION = 5e-3
 
 
@@ -79,13 +80,20 @@ def probe_scale(s: Session, intended: Callable[[int, int], float] | None, label:
             f"Doubling the {words} multiplies the score by {2 ** (growth_q if 'queries' in flat else growth_k):.4f}.",
         )
     else:
-        _probe_softcap(s)
+        _probe_softcap(s, max(growth_q, growth_k, key=lambda growth: abs(growth - 1)))
+    if s.found("nonlinear"):
+        s.skipped["scale"] = "log ratios of weights are not proportional to q·k"
+        return
     _law(s)
     _judge(s, intended, label)
 
 
-def _probe_softcap(s: Session) -> None:
-    """Follow g(x) = c·tanh(scale·x/c) to large x = a·b, and solve for scale and c."""
+def _probe_softcap(s: Session, growth: float) -> None:
+    """
+    Follow g(x) = c·tanh(scale·x/c) to large x = a·b, and solve for scale and c.
+
+    Where no cap fits, ``growth`` (the exponent of x at small x) tells a bent response from one that is clipped far out.
+    """
     small, limit = log_ratio(s, 1, 1), 300.0 if s.caller.precision < 1e-10 else 50.0
     side, large = 1.0, small
     while abs(large) < limit / 4 and side < 2**20 and abs(large) > 0.5 * abs(small) * side * side:
@@ -104,6 +112,9 @@ def _probe_softcap(s: Session) -> None:
     if cap is not None and abs(cap * math.tanh(middle_side**2 * math.atanh(abs(small) / cap)) / abs(middle) - 1) < 1e-3:
         s.facts["softcap"] = cap
         s.report("softcap", f"A score of {small * product:.4g} is {large:.4g}: cap {cap:.6g} by c·tanh(score/c).")
+    elif abs(growth - 1) > STRAIGHT + 4 * _relative_error(s, small):
+        evidence = f"Doubling q·k multiplies log(w₀/w_j) by {2**growth:.4g}, not 2; at {product:g} times by"
+        s.report("nonlinear", f"{evidence} {large / small:.4g}.")
     else:
         s.report("large-scores", f"A score of {small * product:.4g} acts as {large:.4g}, which no soft-cap explains.")
         s.facts["clipped"] = abs(large)
@@ -199,6 +210,8 @@ def probe_exactness(s: Session) -> None:
     if s.facts.get("normalised"):
         return
     expected = _expected(s, q, k, law.value, seen)
+    if seen is not None:  # rows that see nothing are 0, NaN or uniform as a function pleases
+        weights, expected = weights[:, :, seen.any(axis=1)], expected[:, :, seen.any(axis=1)]
     gap = distance(weights, expected)
     if gap <= 16 * s.tolerance:
         s.facts["exact"] = gap

@@ -13,9 +13,15 @@ DROPOUT_CALLS = 400
 
 
 def probe_determinism(s: Session) -> bool:
-    """Call twice; tell dropout from other randomness by row sums. False stops the audit."""
+    """Call twice; tell NaN, dropout and other randomness apart. False stops the audit."""
     q, k, v = s.draw()
-    if distance(s.caller(q, k, v), s.caller(q, k, v)) == 0:
+    first, second = s.caller(q, k, v), s.caller(q, k, v)
+    broken = ~(np.isfinite(first) & np.isfinite(second))
+    if broken.any():
+        rows = np.flatnonzero(broken.any(axis=(0, 1, 3))).tolist()
+        s.report("not-finite", f"{broken.sum()} of {broken.size} outputs are NaN or infinite, of queries {rows}.")
+        return False
+    if distance(first, second) == 0:
         return True
     ones = np.ones_like(v)
     sums = np.stack([s.caller(q, k, ones) for _ in range(DROPOUT_CALLS)])
@@ -115,6 +121,31 @@ def probe_locality(s: Session) -> bool:
             return False
         if np.delete(moved[last], head, axis=0).any():
             return _explain_movement(s, q, k, (last, head, key), moved)
+    return True
+
+
+def probe_crosstalk(s: Session) -> bool:
+    """Change queries and keys of one batch item, then of one head: no other may move. False stops the audit."""
+    if s.repeats > 1 or s.axis != "keys" or s.found("softmax-axis"):
+        return True
+    q, k, v = s.draw()
+    new_q, new_k, _ = s.draw()
+    base = s.caller(q, k, v)
+    for code, axis, word in (("batch-mix", 0, "batch item"), ("head-mix", 1, "head")):
+        last = q.shape[axis] - 1
+        place = (slice(None),) * axis + (last,)
+        other_q, other_k = q.copy(), k.copy()
+        other_q[place], other_k[place] = new_q[place], new_k[place]
+        change = np.abs(s.caller(other_q, other_k, v) - base)
+        moved = change.max(axis=tuple({0, 1, 2, 3} - {axis})) > s.tolerance
+        if moved[:last].any():
+            s.report(
+                code,
+                f"Changing queries and keys of {word} {last} moves {word}s {np.flatnonzero(moved).tolist()}, by up to "
+                f"{np.delete(change, last, axis=axis).max():.3g}.",
+                f"The scores of one {word} depend on queries or keys of another.",
+            )
+            return False
     return True
 
 

@@ -50,7 +50,7 @@ def probe_default_visibility(s: Session) -> None:
         s.facts["visibility"] = "all keys"
         return
     for name, pattern in _candidates(s.sizes):
-        if all(np.array_equal(p, pattern(n, m)) for n, m, p in patterns):
+        if all(_matches(p, pattern(n, m)) for n, m, p in patterns):
             s.facts["visibility"], s.facts["visible_function"] = name, pattern
             _judge_triangle(s, name, "hidden-by-default", patterns)
             return
@@ -59,6 +59,13 @@ def probe_default_visibility(s: Session) -> None:
     fixed = patterns[-1][2]
     s.facts["visible_function"] = lambda n, m: _cropped(fixed, n, m)
     s.report("hidden-by-default", f"{hidden} pairs are hidden, in no known pattern.")
+
+
+def _matches(shown: Array, wanted: Array) -> bool:
+    """Compare what is visible; a row that should see nothing may also be uniform (hidden by a finite fill)."""
+    empty = ~wanted.any(axis=1)
+    free = empty & shown.all(axis=1)
+    return bool((~empty).any()) and np.array_equal(shown[~free], wanted[~free])
 
 
 def _cropped(pattern: Array, n: int, m: int) -> Array:
@@ -108,7 +115,7 @@ def probe_causal(s: Session) -> None:
     if s.caller.arguments.causal is None:
         s.skipped["causal"] = "no causal argument"
         return
-    if s.found("no-softmax"):
+    if s.found("no-softmax", "nonlinear"):
         s.skipped["causal"] = "the weights are no softmax"
         return
     patterns = []
@@ -128,7 +135,7 @@ def probe_causal(s: Session) -> None:
         s.report("causal-leaks" if change > s.tolerance else "causal-ignored", evidence)
         return
     for name, pattern in _candidates(s.sizes):
-        if not name.startswith("window") and all(np.array_equal(p, pattern(n, m)) for n, m, p in patterns):
+        if not name.startswith("window") and all(_matches(p, pattern(n, m)) for n, m, p in patterns):
             s.facts["causal"], s.facts["causal_function"] = name, pattern
             _judge_triangle(s, name, "causal-alignment", patterns)
             return

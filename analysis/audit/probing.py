@@ -53,9 +53,9 @@ class Session:
     facts: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def report(self, code: str, evidence: str, title: str | None = None) -> None:
-        """Add a finding."""
-        self.findings.append(finding(code, evidence, self.caller.function, title=title))
+    def report(self, code: str, evidence: str, title: str | None = None, *, severity: str | None = None) -> None:
+        """Add a finding, by default with the catalogue's title and severity."""
+        self.findings.append(finding(code, evidence, self.caller.function, title=title, severity=severity))
 
     def found(self, *codes: str) -> bool:
         """Tell whether one of these was reported."""

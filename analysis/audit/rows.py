@@ -20,6 +20,10 @@ class HeadAudit:
     """
     One head of one layer. Means run over the query rows that count; NaN where nothing counts.
 
+    Every variance is a population variance: it divides by the number of visible keys m (of pairs, for `score_variance`)
+    and not by m − 1. Scores that are iid with variance σ² have a mean `within_row_variance` of σ²(1 − E[1/m]), not σ².
+    The predictions beside it use the same definition; `predicted_entropy_ratio` takes the unbiased m/(m − 1) of it.
+
     Left out and counted: `rows_padded` (padded queries), `rows_short` (fewer than two visible keys) and
     `rows_nonfinite` (a NaN or infinite score). "Score" alone means what enters softmax.
 
@@ -30,8 +34,8 @@ class HeadAudit:
     rows, rows_padded, rows_short, rows_nonfinite : numbers of query rows.
     score_variance : variance of kᵀq, unscaled, over all visible pairs; `score_variance_ratio` is that over d_k, 1 for
         independent components of variance 1.
-    within_row_variance : variance of the scores over one query's visible keys, averaged over queries; softmax sees
-        nothing else of the scores' size.
+    within_row_variance : population variance of the scores over one query's visible keys, averaged over queries;
+        softmax sees nothing else of the scores' size.
     predicted_variance_components : scale²·Σᵢ E[qᵢ²]·Var(kᵢ), its value were the components independent.
     predicted_variance_covariances : scale²·tr(C_q C_k), C_q = E[q qᵀ] and C_k the keys' covariance within an item.
     excess_kurtosis : of the scores within rows; 0 for Gaussian ones.

@@ -77,4 +77,6 @@ def name_law(
     front = "·".join(part for part in (number, by_keys) if part) or "1"
     if abs(a) < slack and abs(b) < slack:
         return "1 (none)" if front == "1" else front
-    return f"{front}/{close[0]}" if close else f"{front}·d_k^{-a:.3g}·H^{-b:.3g}"
+    if close:
+        return f"{front}/{close[0]}"
+    return "·".join([front, *(f"{name}^{-x:.3g}" for name, x in (("d_k", a), ("H", b)) if abs(x) > slack)])

@@ -89,7 +89,8 @@ def audit_tensors(
 
     Notes
     -----
-    Variances divide by n. The statistics of a row are exact up to rounding; "predicted" columns are expectations under
+    Variances are population variances: they divide by the number of visible keys m, so that iid scores of variance 1
+    average 1 − 1/m. The statistics of a row are exact up to rounding; "predicted" columns are expectations under
     assumptions that `HeadAudit` states. Heads run in parallel; numbers do not depend on the number of threads.
     """
     rules = Rules(is_causal=is_causal, window=window, softcap=softcap, attn_mask=attn_mask)
@@ -160,7 +161,21 @@ def _kept(valid: NDArray[Any] | None, item: int, length: int) -> NDArray[Any]:
     return np.arange(length) if valid is None else np.flatnonzero(valid[item])
 
 
+def _kind(part: Any) -> str:
+    if isinstance(part, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(part, list | tuple) else "an array"
+
+
 def _as_layers(query: Any, key: Any, value: Any, names: Sequence[str] | None) -> list[tuple[str, Any, Any, Any]]:
+    if isinstance(names, str):
+        raise ValueError(f"names must be a sequence of layer names, such as [{names!r}]: got one string")
+    for name, part in (("key", key), ("value", value)):
+        if part is not None and _kind(part) != _kind(query):
+            raise ValueError(
+                f"query and {name} must both be an array, a list or a mapping (of one array per layer): got "
+                f"{_kind(query)} and {_kind(part)}"
+            )
     if isinstance(query, Mapping):
         missing = [name for part in (key, value) if part is not None for name in query if name not in part]
         if missing:
@@ -172,6 +187,9 @@ def _as_layers(query: Any, key: Any, value: Any, names: Sequence[str] | None) ->
         columns = [part if part is None or several else [part] for part in (query, key, value)]
         chosen = [f"layer{i}" for i in range(len(columns[0] or ()))] if names is None else list(names)
     count = len(columns[0] or ())
-    if any(column is not None and len(column) != count for column in columns) or len(chosen) != count:
-        raise ValueError(f"query, key, value and names must count the same layers: query has {count}")
+    for name, column in (("key", columns[1]), ("value", columns[2]), ("names", chosen)):
+        if column is not None and len(column) != count:
+            raise ValueError(
+                f"query, key, value and names must count the same layers: query has {count}, {name} has {len(column)}"
+            )
     return list(zip(chosen, *(column if column is not None else [None] * count for column in columns), strict=True))

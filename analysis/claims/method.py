@@ -127,8 +127,8 @@ def five_quarters(cell: Cell) -> float:
 VARIANCE_DENOMINATOR = Claim(
     key="variance-denominator",
     statement="The variance of the sample 3, 0, 1, 2 is 5/3: the denominator is n - 1",
-    meaning="Every variance reported here is the unbiased one, however many shards it was drawn in. NumPy's default "
-    "divides by n and would be 5/4.",
+    meaning="Every variance that a study or a claim estimates is the unbiased one, however many shards it was drawn "
+    "in. NumPy's default divides by n and would be 5/4; so does, on purpose, the audit of tensors.",
     assumptions=("a sample of four numbers",),
     source="derived here",
     derivation=None,

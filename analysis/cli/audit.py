@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
@@ -54,6 +54,7 @@ _REMEDY_COLUMNS = {
 _LEGEND = """
 var/d_k   variance of kᵀq over d_k: 1 for independent components of variance 1
 in row    variance of the scores that one query sees, mean over queries: all that softmax sees of their size
+          (both divide by the number of pairs or keys n, not n - 1: iid scores average 1 - 1/n of theirs)
 H/log m   entropy of the weights over its maximum, m visible keys; Gauss: of Gaussian scores of that variance
 tr J      1 - sum of squared weights, what softmax lets through of the gradient; dead: rows with tr J < 0.001
 max |s|   largest score; 1st key: mean weight on the first token"""
@@ -88,9 +89,13 @@ def audit_command(
     layout: Annotated[
         str | None, typer.Option(help="bhsd (batch, heads, length, d) or bshd; of a function also sbhd, bsd, bsm, …")
     ] = None,
-    num_heads: Annotated[int, typer.Option(help="Heads to audit a function with.")] = 3,
-    d_k: Annotated[int, typer.Option("--d-k", help="Components to audit a function with.")] = 16,
-    mask_means: Annotated[str, typer.Option(help="What True means in a function's mask: keep or drop.")] = "keep",
+    num_heads: Annotated[int | None, typer.Option(help="Heads to audit a function with, by default 3.")] = None,
+    d_k: Annotated[
+        int | None, typer.Option("--d-k", help="Components to audit a function with, by default 16.")
+    ] = None,
+    mask_means: Annotated[
+        str | None, typer.Option(help="What True means in a function's mask: keep (the default) or drop.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """
@@ -101,9 +106,18 @@ def audit_command(
     """
     if [example, bool(files), function is not None].count(True) != 1:
         raise ValueError("name one or more files to audit, or --example, or --callable module:function")
+    of_function = {"--num-heads": num_heads, "--d-k": d_k, "--mask-means": mask_means}
+    of_files = {
+        "--query": query, "--key": key, "--value": value, "--padding": padding, "--causal": causal or None,
+        "--softcap": softcap, "--window": window,
+    }  # fmt: skip
     if function is not None:
+        _refuse(of_files | {"--target": target}, "a function")
         _audit_function(function, layout, num_heads, d_k, scale, mask_means, json)
         return
+    _refuse(of_function, "tensors")
+    if example:
+        _refuse(of_files | {"--scale": scale, "--layout": layout}, "the example")
     from analysis.audit.files import audit_example, audit_files
 
     result = (
@@ -130,15 +144,24 @@ def audit_command(
         )
 
 
+def _refuse(options: Mapping[str, object], subject: str) -> None:
+    """Refuse options that would be ignored."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{given[0]} does not apply to an audit of {subject}")
+
+
 def _audit_function(
-    target: str, layout: str | None, num_heads: int, d_k: int, scale: str | None, mask_means: str, json: bool
-) -> None:
+    target: str, layout: str | None, num_heads: int | None, d_k: int | None, scale: str | None,
+    mask_means: str | None, json: bool,
+) -> None:  # fmt: skip
     from analysis.audit.callables import audit_callable
     from analysis.audit.loading import load_callable
 
     result = audit_callable(
-        load_callable(target), layout=layout, num_heads=num_heads, d_k=d_k, intended_scale=_number(scale),
-        mask_means=mask_means,
+        load_callable(target), layout=layout, num_heads=3 if num_heads is None else num_heads,
+        d_k=16 if d_k is None else d_k, intended_scale=_number(scale),
+        mask_means="keep" if mask_means is None else mask_means,
     )  # fmt: skip
     if json:
         print_json(result.to_dict())
