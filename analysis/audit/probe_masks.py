@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.audit.adapter import CallFailed
+from analysis.audit.mask_reading import attempt, read_boolean, read_floating, renormalised
 from analysis.audit.probe_visibility import Pattern, visible
 from analysis.audit.probing import HIDDEN, Array, Session, distance
 
@@ -27,9 +28,11 @@ def probe_mask(s: Session) -> None:
     if not _probe_kinds(s) and sizes.n_queries != sizes.n_keys:
         refusal = s.skipped["mask"]
         s.sizes = replace(sizes, n_queries=sizes.n_keys)
-        if _probe_kinds(s):
-            s.skipped["mask of unequal lengths"] = refusal
-        s.sizes = sizes
+        try:
+            if _probe_kinds(s):
+                s.skipped["mask of unequal lengths"] = refusal
+        finally:
+            s.sizes = sizes
 
 
 def _probe_kinds(s: Session) -> bool:
@@ -39,12 +42,12 @@ def _probe_kinds(s: Session) -> bool:
     plain = s.own(q, k)
     if s.mask_means == "drop":
         keep = ~keep
-    boolean = _try(s, q, k, keep)
-    floating = _try(s, q, k, np.zeros(keep.shape))
+    boolean = attempt(s, q, k, keep)
+    floating = attempt(s, q, k, np.zeros(keep.shape))
     if boolean is None and floating is None:
         return False
     s.skipped.pop("mask", None)
-    problem = "" if boolean is None else _read_boolean(s, q, k, plain)
+    problem = "" if boolean is None else read_boolean(s, q, k, plain)
     if (
         boolean is not None
         and problem != "mask-inverted"  # which, with a finite fill, makes rows that see all keys uniform
@@ -54,7 +57,7 @@ def _probe_kinds(s: Session) -> bool:
         s.report("mask-all-true", f"An all-visible boolean mask moves weights by {distance(boolean, plain):.3g}.")
         s.facts["mask"] = "changes the result even where it hides nothing"
         return True
-    additive = floating is not None and _read_floating(s, q, k, plain)
+    additive = floating is not None and read_floating(s, q, k, plain)
     if problem == "mask-added" and additive:
         s.report(
             problem,
@@ -80,104 +83,6 @@ def _mask_words(boolean: bool, additive: bool) -> str:
     return " and ".join(words) or "none read as documented"
 
 
-def _try(s: Session, q: Array, k: Array, mask: Array) -> Array | None:
-    try:
-        return s.own(q, k, mask=mask)
-    except CallFailed as error:
-        s.skipped["mask"] = str(error)
-        return None
-
-
-def _read_boolean(s: Session, q: Array, k: Array, plain: Array) -> str:
-    """Return the code of what is wrong with a boolean mask, or ""; the evidence goes to the facts."""
-    visible_pairs = s.rng.random(plain.shape[2:]) < 0.6
-    visible_pairs[:, 0], visible_pairs[1, 2], visible_pairs[2, 1] = True, False, True
-    visible_pairs[visible_pairs.all(axis=1), -1] = False  # every row hides a key, so that both polarities show
-    given = visible_pairs if s.mask_means == "keep" else ~visible_pairs
-    masked = _try(s, q, k, given)
-    if masked is None:
-        return ""
-    hidden_mass = float(np.nan_to_num(masked)[..., ~visible_pairs].sum() / masked[..., 0].size)
-    wanted = _renormalised(plain, visible_pairs)
-    # a function may hide keys unasked (always causal): compare where both agree that something is visible
-    if distance(np.nan_to_num(masked), wanted) < 16 * s.tolerance:
-        return ""
-    code = _explain_mask(s, plain, masked, visible_pairs)
-    s.facts["mask_evidence"] = (
-        f"Of {int((~visible_pairs).sum())} hidden pairs, {int(visible(masked)[~visible_pairs].sum())} keep weight, "
-        f"{hidden_mass:.3g} per row; visible ones differ from renormalised weights by up to "
-        f"{distance(np.nan_to_num(masked)[..., visible_pairs], wanted[..., visible_pairs]):.3g}."
-    )
-    return code
-
-
-def _renormalised(plain: Array, factor: Array) -> Array:
-    """Return the weights that the same scores give once their exponentials are multiplied by a factor (0: hidden)."""
-    whole = np.nan_to_num(plain)
-    kept, sink = whole * factor, 1 - whole.sum(axis=-1, keepdims=True)
-    total = kept.sum(axis=-1, keepdims=True) + np.where(np.abs(sink) < 1e-3, 0.0, sink)
-    result: Array = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
-    return result
-
-
-def _explain_mask(s: Session, plain: Array, masked: Array, pairs: Array) -> str:
-    tolerance, shown = 16 * s.tolerance, np.nan_to_num(masked)
-    if distance(shown, plain) < tolerance:
-        return "mask-ignored"
-    if distance(shown, plain * pairs) < tolerance:
-        return "mask-after-softmax"
-    hypotheses = {"mask-inverted": [~pairs], "mask-transposed": []}
-    if pairs.shape[0] == pairs.shape[1]:
-        hypotheses["mask-transposed"] = [pairs.T, np.exp(pairs.T.astype(float))]  # hiding, or added as 0 and 1
-    for code, factors in hypotheses.items():
-        if any(_fits(shown, _renormalised(plain, factor), tolerance) for factor in factors):
-            return code
-    with np.errstate(all="ignore"):
-        change = np.log(masked) - np.log(plain)
-        change -= change[..., :1]  # key 0 is visible to all
-    off, on = change[..., ~pairs], change[..., pairs]
-    if np.isfinite(off).all() and np.abs(on).max(initial=0.0) < 1e3 * s.tolerance:
-        if np.ptp(off) < 1e3 * s.tolerance:
-            added = float(off.mean())
-            return "mask-added" if abs(added + 1) < 1e-3 else "mask-leaks"
-        law = s.facts.get("softcap")
-        return "softcap-after-mask" if law is not None else "mask-multiplied"
-    return "mask-position"
-
-
-def _fits(shown: Array, wanted: Array, tolerance: float) -> bool:
-    """Compare the rows in which something stays visible: the others are 0, NaN or uniform as a function pleases."""
-    rows = wanted.sum(axis=-1) > HIDDEN
-    return bool(rows.any()) and distance(shown[rows], wanted[rows]) < tolerance
-
-
-def _read_floating(s: Session, q: Array, k: Array, plain: Array) -> bool:
-    """Tell whether a floating mask is added to the scores; report one that is added before scaling."""
-    bias = s.rng.standard_normal(plain.shape[2:])
-    shifted = _try(s, q, k, bias)
-    if shifted is None:
-        return False
-    wanted = _renormalised(plain, np.exp(bias))
-    if distance(np.nan_to_num(shifted), wanted) < 16 * s.tolerance:
-        return True
-    if bias.shape[0] == bias.shape[1]:
-        turned = distance(np.nan_to_num(shifted), _renormalised(plain, np.exp(bias.T)))
-        if turned < 16 * s.tolerance:
-            evidence = f"A random {bias.shape} bias acts as its transpose within {turned:.2g}, not as itself."
-            s.report("mask-transposed", evidence)
-            return False
-    law = s.facts.get("law")
-    if law is not None and "softcap" not in s.facts:
-        scaled = _renormalised(plain, np.exp(law.value * bias))
-        if distance(np.nan_to_num(shifted), scaled) < 16 * s.tolerance and abs(law.value - 1) > 1e-3:
-            s.report("mask-scaled", f"A bias b moves the score by {law.value:.6g}·b.")
-            return False
-    s.report(
-        "mask-boolean-only", f"A random bias gives weights {distance(shifted, wanted):.3g} from softmax(scores + bias)."
-    )
-    return False
-
-
 def _probe_batch_order(s: Session, q: Array, k: Array, plain: Array) -> None:
     """Give every batch item its own mask."""
     if s.sizes.batch < 2:
@@ -185,7 +90,7 @@ def _probe_batch_order(s: Session, q: Array, k: Array, plain: Array) -> None:
     masks = np.ones((s.sizes.batch, 1, 1, s.sizes.n_keys), bool)
     for item in range(s.sizes.batch):
         masks[item, ..., item + 1] = False
-    wanted = _renormalised(plain, masks)
+    wanted = renormalised(plain, masks)
     for shape in ((s.sizes.batch, 1, 1, s.sizes.n_keys), (s.sizes.batch, 1, s.sizes.n_queries, s.sizes.n_keys),
                   (s.sizes.batch, s.sizes.n_queries, s.sizes.n_keys), (s.sizes.batch, s.sizes.n_keys)):  # fmt: skip
         mask = np.broadcast_to(masks, (s.sizes.batch, 1, s.sizes.n_queries, s.sizes.n_keys))
@@ -206,7 +111,7 @@ def _probe_batch_order(s: Session, q: Array, k: Array, plain: Array) -> None:
 def _probe_empty_row(s: Session, q: Array, k: Array) -> None:
     mask = np.ones((s.sizes.n_queries, s.sizes.n_keys), bool)
     mask[1] = False
-    weights = _try(s, q, k, mask if s.mask_means == "keep" else ~mask)
+    weights = attempt(s, q, k, mask if s.mask_means == "keep" else ~mask)
     if weights is None:
         return
     row = weights[:, :, 1]
