@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 Value = TypeVar("Value")
 
 
-def listed(value: Any) -> list[Any]:
+def listed(argument: str, value: Any) -> list[Any]:
     """Return a value or an iterable of values as a list that is not empty."""
     single = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
     items = [value] if single else list(value)
     if not items:
-        raise ValueError("a study needs at least one value of each setting: got an empty list")
+        raise ValueError(f"{argument}: a study needs at least one value of each setting, got {value!r}")
     return items
 
 
@@ -28,7 +28,7 @@ def positive_integers(argument: str, value: Any) -> list[int]:
     """Read one or several whole numbers of at least 1."""
     if value is None:
         raise ValueError(f"{argument} is missing: it may be left out for the quantity 'score' only")
-    return unique(positive_integer(argument, item) for item in listed(value))
+    return unique(positive_integer(argument, item) for item in listed(argument, value))
 
 
 def positive_integer(argument: str, value: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from analysis.exact import (
 from analysis.exact_arguments import standard_deviations
 from analysis.exact_routes import Values
 from analysis.moments import score_moments
-from analysis.scale import resolve_scale
+from analysis.scale import resolve_scale, scale_of_one_score
 from analysis.score_law import score_distribution
 
 
@@ -75,7 +75,7 @@ def predictions(
     quantity : str
         A key of `PREDICTABLE`.
     n_keys : list of int, optional
-        Not needed for "score_variance" alone.
+        Not needed for "score_variance" alone, unless a scale depends on it.
     d_k, scale : list, optional
         Dimensions of Gaussian query and keys, and scales as `resolve_scale` reads them (1/√d_k without them).
     sigma : list of float, optional
@@ -108,23 +108,25 @@ def predictions(
         raise ValueError(f"{quantity} needs --n-keys, the number of keys: got none")
     wheres: list[dict[str, Any]] = [{"sigma": x} for x in sigma or []]
     wheres += [{"d_k": d, "scale": s} for d in d_k or [] for s in scale or ["sqrt"]]
-    return [_predict(quantity, n, where, method) for where in wheres for n in n_keys or [1]]
+    lengths: Sequence[int | None] = [None] if n_keys is None else n_keys
+    return [_predict(quantity, n, where, method) for where in wheres for n in lengths]
 
 
-def _predict(quantity: str, n_keys: int, where: dict[str, Any], method: str) -> Prediction:
+def _predict(quantity: str, n_keys: int | None, where: dict[str, Any], method: str) -> Prediction:
     known = PREDICTABLE[quantity]
     value = float(known.function(n_keys, **where, method=method))
     place = {"d_k": None, "scale": None, "sigma": None} | where
-    shown = None if quantity == "score_variance" else n_keys
-    return Prediction(quantity, known.formula, value, known.meaning(value, n_keys), shown, method=method, **place)
+    return Prediction(quantity, known.formula, value, known.meaning(value, n_keys or 1), n_keys, method=method, **place)
 
 
-def _score_variance(n_keys: int, *, d_k: int = 1, scale: Any = None, sigma: float | None = None, method: str) -> float:
+def _score_variance(
+    n_keys: int | None, *, d_k: int = 1, scale: Any = None, sigma: float | None = None, method: str
+) -> float:
     """Give Var(scale·kᵀq); the second route is the second moment of its exact law."""
     if sigma is not None:
         return float(standard_deviations(sigma)) ** 2
     if method == "direct":
-        factor = resolve_scale(scale)(d_k, n_keys)
+        factor = scale_of_one_score(resolve_scale(scale), d_k, n_keys)
         return float(score_distribution(d_k, factor).var()) if factor else 0.0
     return score_moments(d_k, scale=scale, n_keys=n_keys).variance
 

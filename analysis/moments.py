@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.exact_arguments import whole_numbers
 from analysis.laws import Law, resolve_law
-from analysis.scale import ScaleLike, resolve_scale
+from analysis.scale import ScaleLike, resolve_scale, scale_of_one_score
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ScoreMoments:
 
 
 def score_moments(
-    d_k: int, *, scale: ScaleLike = None, n_keys: int = 1, law: Any = "normal", key_correlation: float = 0.0
+    d_k: int, *, scale: ScaleLike = None, n_keys: int | None = None, law: Any = "normal", key_correlation: float = 0.0
 ) -> ScoreMoments:
     """
     Return the exact moments of scale·kᵀq, from the moments of the components of q and k up to the fourth.
@@ -56,7 +56,7 @@ def score_moments(
     scale : {"sqrt", "unscaled"}, number, expression or callable, optional
         None is 1/√d_k.
     n_keys : int, optional
-        Only for a scale that depends on it.
+        Needed only for a scale that depends on it.
     law : str, frozen scipy.stats distribution, or a pair of them for query and key
         Named laws are standardised to mean 0 and variance 1, frozen ones are used as given.
     key_correlation : float, optional
@@ -71,7 +71,8 @@ def score_moments(
     Raises
     ------
     ValueError
-        For d_k not a whole number >= 1, an unknown law, or key_correlation outside [0, 1].
+        For d_k not a whole number >= 1, an unknown law, key_correlation outside [0, 1], or a scale that depends on
+        n_keys when none is given.
 
     Notes
     -----
@@ -84,7 +85,8 @@ def score_moments(
     Source: Bienaymé's identity and the additivity of cumulants.
     """
     dimension = int(whole_numbers(d_k, "d_k")[()])
-    factor = resolve_scale(scale)(dimension, int(whole_numbers(n_keys, "n_keys")[()]))
+    keys = None if n_keys is None else int(whole_numbers(n_keys, "n_keys")[()])
+    factor = scale_of_one_score(resolve_scale(scale), dimension, keys)
     if not 0 <= key_correlation <= 1:
         raise ValueError(f"key_correlation must be in [0, 1]: got {key_correlation}")
     query, key = law_pair(law)

@@ -12,6 +12,7 @@ ScaleLike = str | float | Callable[[int, int], float] | None
 
 _FUNCTIONS = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp}
 _MAX_POWER = 1000.0
+_PROBES = (2, 3, 1009)  # numbers of keys at which a scale that depends on them shows it
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Scale:
         try:
             value = float(self.function(d_k, n_keys))
         except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
-            raise ValueError(f"scale {self.label!r} has no value at d_k={d_k}, n_keys={n_keys}: {error}") from None
+            reason = "it is too large" if isinstance(error, OverflowError) else error
+            raise ValueError(f"scale {self.label!r} has no value at d_k={d_k}, n_keys={n_keys}: {reason}") from None
         if not math.isfinite(value):
             raise ValueError(f"scale {self.label!r} must be finite: got {value} at d_k={d_k}, n_keys={n_keys}")
         return value
@@ -73,6 +75,23 @@ def resolve_scale(scale: ScaleLike) -> Scale:
     if not math.isfinite(number):
         raise ValueError(f"scale must be a name, a finite number, an expression or a callable: got {scale!r}")
     return Scale(repr(number), lambda d_k, n_keys: number)
+
+
+def scale_of_one_score(scale: Scale, d_k: int, n_keys: int | None) -> float:
+    """
+    Return the factor of a single score, where `n_keys` may be left out if the scale does not depend on it.
+
+    Raises
+    ------
+    ValueError
+        For a scale that depends on n_keys when none is given.
+    """
+    if n_keys is not None:
+        return scale(d_k, n_keys)
+    factors = {scale(d_k, n) for n in _PROBES}
+    if len(factors) > 1:
+        raise ValueError(f"a score has no n_keys: give the number of keys, or a number, for scale {scale.label!r}")
+    return factors.pop()
 
 
 def _from_expression(text: str) -> Scale:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from analysis.exact_arguments import whole_numbers
-from analysis.scale import ScaleLike, resolve_scale
+from analysis.scale import ScaleLike, resolve_scale, scale_of_one_score
 
 Array = NDArray[np.float64]
 
@@ -53,10 +53,7 @@ def score_distribution(d_k: int, scale: ScaleLike = None) -> Any:
     Source: Kotz, Kozubowski and Podgórski, The Laplace Distribution and Generalizations (2001), chapter 4.
     """
     dimension = int(whole_numbers(d_k, "d_k")[()])
-    resolved = resolve_scale(scale)
-    factor = resolved(dimension, 2)
-    if factor != resolved(dimension, 3):
-        raise ValueError(f"a score has no n_keys: give the number for scale {resolved.label!r}")
+    factor = scale_of_one_score(resolve_scale(scale), dimension, None)
     if factor == 0:
         raise ValueError("scale must not be 0 here: the score would be the constant 0, which has no density")
     return score_law(dimension, scale=abs(factor))

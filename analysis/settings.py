@@ -12,7 +12,7 @@ from analysis.checks import fraction, listed, number, positive, positive_integer
 from analysis.conditions import check_correlations, check_moments, choose_sampler
 from analysis.estimators import quantile_ranks
 from analysis.laws import resolve_law
-from analysis.scale import Scale, resolve_scale
+from analysis.scale import Scale, resolve_scale, scale_of_one_score
 from analysis.seeds import check_seed
 
 STATISTICS = ("mean", "variance", "rms", "median")
@@ -86,8 +86,8 @@ def read_settings(
     """Check every argument of `run_study`; ValueError with one sentence for the first that makes no sense."""
     name = _check_name(quantity, name)
     widths = positive_integers("d_k", d_k)
-    lengths = positive_integers("n_keys", 1 if n_keys is None and quantity == "score" else n_keys)
     scales = _read_scales(scale)
+    lengths = _read_lengths(n_keys, quantity, scales, widths)
     laws, law_name = _read_law(law)
     a, rho = _correlation("alignment", alignment), _correlation("key_correlation", key_correlation)
     cap = None if softcap is None else positive("softcap", softcap)
@@ -150,10 +150,20 @@ def _correlation(argument: str, value: Any) -> float:
     return read + 0.0  # −0.0 and 0.0 are one setting
 
 
+def _read_lengths(n_keys: Any, quantity: Any, scales: Sequence[Scale], widths: Sequence[int]) -> list[int]:
+    """Read the numbers of keys; for a score they may be left out where no scale depends on them."""
+    if n_keys is not None or quantity != "score":
+        return positive_integers("n_keys", n_keys)
+    for scale in scales:
+        for width in widths:
+            scale_of_one_score(scale, width, None)
+    return [1]
+
+
 def _read_scales(scale: Any) -> list[Scale]:
     """Resolve the scales, once each; two different ones of one name would share their streams and their rows."""
     scales: dict[str, Scale] = {}
-    for part in listed(scale):
+    for part in listed("scale", scale):
         found = resolve_scale(part)
         if callable(part) and found.label in scales and scales[found.label].function is not found.function:
             raise ValueError(f"two scales are called {found.label!r}: give them different names")
@@ -182,7 +192,7 @@ def _check_score(score: Any) -> str:
 
 def _statistics(statistic: Any) -> tuple[str | float, ...]:
     read: list[str | float] = []
-    for item in listed(statistic):
+    for item in listed("statistic", statistic):
         if isinstance(item, str):
             if item not in STATISTICS:
                 raise ValueError(
@@ -197,19 +207,21 @@ def _statistics(statistic: Any) -> tuple[str | float, ...]:
 def _check_budget(
     replicates: Any, target_rse: Any, max_replicates: Any, statistics: Sequence[str | float], level: float
 ) -> int:
-    count = positive_integer("replicates", replicates)
+    argument, count = "replicates", positive_integer("replicates", replicates)
     if target_rse is not None:
         fraction("target_rse", target_rse)
     if max_replicates is not None:
         if target_rse is None:
             raise ValueError("max_replicates caps what target_rse asks for: give target_rse, or replicates instead")
-        count = positive_integer("max_replicates", max_replicates)
+        argument, count = "max_replicates", positive_integer("max_replicates", max_replicates)
     if target_rse is not None and max_replicates is None:
         return count
     if count < 2:
-        raise ValueError(f"a standard error needs at least 2 replicates: got {count}")
+        raise ValueError(f"a standard error needs at least 2 replicates: got {argument} {count}")
     for p in (0.5 if s == "median" else float(s) for s in statistics if is_quantile(s)):
         low, high = quantile_ranks(count, p, level)
         if low < 0 or high >= count:
-            raise ValueError(f"{count} replicates are too few for an interval of the quantile {p:g} at level {level:g}")
+            raise ValueError(
+                f"{argument}: {count} replicates are too few for an interval of the quantile {p:g} at level {level:g}"
+            )
     return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -41,20 +42,39 @@ def study_document(study: Study) -> dict[str, Any]:
 
 
 def write_study(study: Study, path: str | os.PathLike[str]) -> None:
-    """Write `study` to `path`; a failure leaves what was there before."""
+    """Write `study` to `path`; a failure leaves what was there before, and its error names that path."""
     text = json.dumps(study_document(study), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        handle, temporary = _temporary_beside(target)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise type(error)(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def check_writable(argument: str, path: str | os.PathLike[str]) -> None:
+    """Refuse, before a long computation, a place that `write_study` cannot write to; nothing is left there."""
+    try:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        handle, temporary = _temporary_beside(Path(path))
+        os.close(handle)
+        Path(temporary).unlink()
+    except OSError as error:
+        raise type(error)(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def _temporary_beside(target: Path) -> tuple[int, str]:
+    return tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:

@@ -86,7 +86,7 @@ class Study:
         return [asdict(row) for row in self.rows]
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the study as strict JSON, atomically; infinities become strings."""
+        """Write the study as strict JSON, atomically; infinities become strings. OSError names `path`."""
         from analysis.study_file import write_study
 
         write_study(self, path)

@@ -59,7 +59,7 @@ def called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
     queries = np.empty((cell.chunk, cell.queries_drawn, cell.d_k), dtype)
     keys = np.empty((cell.chunk, cell.keys_drawn, cell.d_k), dtype)
     for row in range(cell.chunk):
-        query, key = (np.asarray(part) for part in cell.law(rng, cell.d_k, cell.keys_drawn))
+        query, key = _pair(cell, cell.law(rng, cell.d_k, cell.keys_drawn))
         single = query[None, :] if query.ndim == 1 else query
         if single.shape != queries.shape[1:] or key.shape != keys.shape[1:]:
             raise ValueError(
@@ -68,3 +68,15 @@ def called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
             )
         queries[row], keys[row] = single, key
     return queries, keys
+
+
+def _pair(cell: Cell, drawn: Any) -> tuple[Array, Array]:
+    """Read what a callable law returned."""
+    try:
+        query, key = drawn
+    except (TypeError, ValueError):
+        shape = f" of shape {drawn.shape}" if isinstance(drawn, np.ndarray) else ""
+        raise ValueError(
+            f"law {cell.law_name!r} must return a pair (query, key): got {type(drawn).__name__}{shape}"
+        ) from None
+    return np.asarray(query), np.asarray(key)

@@ -91,7 +91,9 @@ def read_expression(
 
     try:
         return walk(tree.body)
-    except (TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
+    except OverflowError:  # whose own words differ from operation to operation
+        raise ValueError(f"cannot evaluate {_shown(text)}: a number in it is too large") from None
+    except (TypeError, ZeroDivisionError, RecursionError) as error:
         raise ValueError(f"cannot evaluate {_shown(text)}: {error}") from None
 
 

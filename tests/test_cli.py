@@ -83,6 +83,11 @@ BAD = {
     "foreign file": (["audit", "notes.txt"], "notes.txt"),
     "shapes that do not fit": (["audit", "mismatch.npz"], "d_k"),
     "missing module": (["audit", "--callable", "no_such_module:f"], "no_such_module"),
+    "seed": (["confirm", "--seed", "abc"], "as an integer: got 'abc'"),
+    "budget": (["confirm", "--budget=1m"], "as a number: got '1m'"),
+    "target": (["solve", "entropy_fraction", "abc", "--n-keys", "4"], "as a number: got 'abc'"),
+    "format of JSON": (["derive", "score-mean", "--format", "latex", "--json"], "leave out --format latex"),
+    "division by zero": (["prove", "1/0", "0"], "'1/0' divides by zero"),
     "unwritable report": (["report", "--output", "absent/report.html"], "absent"),
     "unwritable study": (["study", "score", "--d-k", "4", "--replicates", "10", "--output", "absent/s.json"], "absent"),
 }

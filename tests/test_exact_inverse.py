@@ -103,6 +103,19 @@ def test_the_variance_of_a_score_is_predicted(capsys, method):
     assert [row["value"] for row in json.loads(out)] == pytest.approx([1, 512, 0], rel=1e-14)
 
 
+@pytest.mark.parametrize("method", ["quadrature", "direct"])
+def test_the_variance_of_a_score_shows_the_n_keys_that_its_scale_was_given(capsys, method):
+    arguments = ["predict", "score_variance", "--d-k", "512", "--scale", "log(n_keys)", "--method", method]
+    code, out, _ = run(capsys, *arguments, "--n-keys", "10,1000", "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert [row["n_keys"] for row in rows] == [10, 1000]
+    assert [row["value"] for row in rows] == pytest.approx([512 * math.log(n) ** 2 for n in (10, 1000)], rel=1e-13)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "a score has no n_keys: give the number" in err
+
+
 def test_solve(capsys):
     code, out, _ = run(capsys, "solve", "entropy_fraction", "0.5", "--n-keys", "1024", "--d-k", "64")
     assert code == 0

@@ -26,6 +26,17 @@ def test_scale_values(scale, d_k, n_keys, value):
     assert resolve_scale(scale)(d_k, n_keys) == value
 
 
+@pytest.mark.parametrize("scale", ["10**400", "exp(1000)", f"1{'0' * 400}"])
+def test_a_number_too_large_is_called_so(scale):
+    with pytest.raises(ValueError, match=r"a number in it is too large$"):
+        resolve_scale(scale)
+
+
+def test_a_callable_that_overflows_is_told_where():
+    with pytest.raises(ValueError, match=r"has no value at d_k=4, n_keys=5: it is too large$"):
+        resolve_scale(lambda d_k, n_keys: 10.0 ** (100 * d_k))(4, 5)
+
+
 @pytest.mark.parametrize("scale", ["none", "None", True, math.nan, math.inf, "d_q", "", [1.0], "1e999"])
 def test_scale_refuses(scale):
     with pytest.raises(ValueError, match=r"scale|expression|unknown name"):

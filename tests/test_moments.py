@@ -92,8 +92,16 @@ def test_infinite_moments_stay_infinite():
         ({"d_k": 3, "law": ("normal",)}, "pair"),
         ({"d_k": 3, "key_correlation": 1.5}, r"key_correlation.*1\.5"),
         ({"d_k": 3, "scale": "none"}, "ambiguous"),
+        ({"d_k": 512, "scale": "log(n_keys)"}, r"a score has no n_keys: give the number .*'log\(n_keys\)'"),
     ],
 )
 def test_bad_input(arguments, named):
     with pytest.raises(ValueError, match=named):
         score_moments(**arguments)
+
+
+def test_a_scale_of_n_keys_takes_the_number_given():
+    moments = score_moments(512, scale="log(n_keys)", n_keys=10)
+    assert moments.variance == pytest.approx(512 * math.log(10) ** 2, rel=1e-14)
+    assert score_moments(512, scale="log(n_keys)", n_keys=1).variance == 0
+    assert score_moments(7, scale="2/sqrt(d_k)").variance == pytest.approx(4, rel=1e-14)

@@ -1,11 +1,13 @@
 """Ways out of a study: JSON that comes back equal, tables, data frames, progress, and the command."""
 
 import contextlib
+import errno
 import io
 import json
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -102,6 +104,39 @@ def test_a_failing_write_keeps_the_old_file(study, tmp_path, monkeypatch):
         run_study("score", d_k=2, replicates=10, workers=1).to_json(target)
     assert target.read_bytes() == before
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_failing_write_names_the_path_of_the_caller(study, tmp_path):
+    target = tmp_path / "absent" / "s.json"
+    with pytest.raises(FileNotFoundError, match=f"^cannot write {re.escape(str(target))}: No such file"):
+        study.to_json(target)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_simulation(capsys, tmp_path, monkeypatch):
+    def never(*arguments, **settings):
+        raise AssertionError("the simulation has begun")
+
+    monkeypatch.setattr("analysis.study.run_study", never)
+    for place, reason in ((tmp_path / "absent" / "s.json", "No such file"), (tmp_path, "Is a directory")):
+        assert main(["study", "score", "--d-k", "4", "--output", str(place)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith(f"attnsym: error: --output: cannot write {place}: {reason}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_computed_is_printed_even_if_it_cannot_be_written(capsys, tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    target = tmp_path / "s.json"
+    arguments = ["study", "score", "--d-k", "4", "--replicates", "10", "--workers", "1", "--output", str(target)]
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert "mean of score" in captured.out
+    assert captured.err == f"attnsym: error: cannot write {target}: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 # Tables

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error)
             return EXIT_BAD_INPUT
-        return _bad_input(error.format_message())
+        return _bad_input(error.format_message() + _arrived(error))
     except (typer.Abort, KeyboardInterrupt):
         print("attnsym: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -89,6 +89,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _bad_input("not enough memory for this input")
     return code if isinstance(code, int) else 0
+
+
+def _arrived(error: Any) -> str:
+    """Say what a failed conversion was given, where the library's own sentence leaves it out."""
+    details = getattr(error.__cause__, "errors", None)  # of the validation error behind it
+    given = [repr(item["input"]) for item in details()] if callable(details) else []
+    return f": got {', '.join(given)}" if given else ""
 
 
 def _bad_input(sentence: str) -> int:

@@ -15,7 +15,7 @@ ConventionOption = Annotated[str, typer.Option(help="columns (kᵀq) or rows (qk
 def derive_command(
     key: Annotated[str, typer.Argument(help="Key of the derivation; `attnsym list` shows all.")],
     without: Annotated[list[str] | None, typer.Option("--without", help="Withdraw an assumption; may repeat.")] = None,
-    format: Annotated[str, typer.Option("--format", help="unicode, latex or mathml.")] = "unicode",
+    format: Annotated[str | None, typer.Option("--format", help="unicode (default), latex or mathml.")] = None,
     convention: ConventionOption = "columns",
     json: JsonOption = False,
 ) -> int:
@@ -27,7 +27,10 @@ def derive_command(
     for item in without or ():
         derivation = derivation.without(item)
     pages = {"unicode": derivation.to_unicode, "latex": derivation.to_latex, "mathml": derivation.to_mathml}
-    if format not in pages:
+    if json and format is not None:
+        raise ValueError(f"--json has a form of its own: leave out --format {format}")
+    page = "unicode" if format is None else format
+    if page not in pages:
         raise ValueError(f"--format must be unicode, latex or mathml: got {format!r}")
     if convention not in ("columns", "rows"):
         raise ValueError(f"--convention must be columns or rows: got {convention!r}")
@@ -42,8 +45,8 @@ def derive_command(
         print_json({**record, "weakest_assumptions": [[str(item) for item in own] for own in weakest]})
     else:
         out = console()
-        out.print(pages[format](orientation), soft_wrap=True)
-        if weakest and format == "unicode":
+        out.print(pages[page](orientation), soft_wrap=True)
+        if weakest and page == "unicode":
             out.print("\nThe statement holds already under")
             for own in weakest:
                 out.print("  " + ", ".join(map(str, own)), soft_wrap=True)

@@ -49,7 +49,10 @@ def study(
 ) -> int:
     """Measure a quantity of random attention over d_k, n_keys and scale."""
     from analysis.study import StudyInterrupted, run_study
+    from analysis.study_file import check_writable
 
+    if output is not None:
+        check_writable("--output", output)
     with _executor(dask, processes) as executor:
         try:
             result = run_study(
@@ -81,9 +84,11 @@ def study(
             _print(stop.study, json_output=json_output)
             print(f"attnsym: {stop}", file=sys.stderr)
             return EXIT_INTERRUPTED
-    if output is not None:
-        result.to_json(output)
-    _print(result, json_output=json_output)
+    try:
+        if output is not None:
+            result.to_json(output)
+    finally:  # a full disk must not lose what was computed
+        _print(result, json_output=json_output)
     return 0
 
 

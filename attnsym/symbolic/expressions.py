@@ -66,9 +66,12 @@ def read(text: str) -> Any:
         One sentence; nothing of `text` has run, and no power was evaluated that the checker would not accept.
     """
     try:
-        return read_expression(text, names=NAMES, functions=FUNCTIONS, number=_number, power=_power)
+        expression = read_expression(text, names=NAMES, functions=FUNCTIONS, number=_number, power=_power)
     except (AttributeError, IndexError, NotImplementedError) as error:
         raise ValueError(f"cannot read {text!r} as an expression of the notation: {error}") from None
+    if isinstance(expression, sympy.Basic) and expression.has(sympy.zoo, sympy.nan):  # what 1/0 and 0/0 become
+        raise ValueError(f"{text!r} divides by zero")
+    return expression
 
 
 def _number(value: int | float) -> Any:

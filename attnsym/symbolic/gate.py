@@ -92,6 +92,8 @@ class _Reader:
             raise GrammarError(f"{expression!r} is no expression of the notation") from None
 
     def read(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        if node in (sympy.zoo, sympy.nan):  # what SymPy makes of 1/0 and 0/0
+            raise GrammarError(f"{node} is no number: an expression divides by zero")
         for kind, method in _READERS.items():
             if isinstance(node, kind):
                 return method(self, node, scope)
