@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy import optimize
@@ -26,6 +27,10 @@ MANY_KEYS = 10**6
 # A σ-interval that starts at 0 and goes beyond this is graded: softmax changes on the scale of σ = 1 near 0.
 GRADED_BEYOND = 16.0
 GRADED_FACTOR = 6.0
+# Far from both ends, σ above this and ‖q‖ below that, expectations are analytic for |arg σ| < π/4 and the chi weight is
+# nearly a power: half the nodes on one panel are at rounding.
+FAR_BEYOND = 100.0
+FAR_BELOW = 0.5
 
 
 @lru_cache(maxsize=1024)
@@ -50,14 +55,23 @@ def chi_rule(d_k: int, scale: float = 1.0, n_keys: int = 1) -> tuple[Array, Arra
     edges = [low, high]
     while low == 0 and abs(scale) * edges[1] > GRADED_BEYOND:
         edges.insert(1, max(edges[1] / GRADED_FACTOR, GRADED_BEYOND / 2 / abs(scale)))
-    x, w = legendre(CHI_NODES)
-    panels = 2 if low == 0 or n_keys > MANY_KEYS else 1
-    cuts = np.linspace(0, len(edges) - 1, panels * (len(edges) - 1) + 1)
-    edges = np.interp(cuts, np.arange(len(edges)), edges).tolist()
-    left, half = np.array(edges[:-1])[:, None], np.diff(edges)[:, None] / 2
-    r = (left + half * (x + 1)).ravel()
-    weight = (half * w).ravel() * np.exp(log_chi_weight(r, d_k))
+    rules = []
+    for left, right in pairwise(edges):
+        if abs(scale) * left > FAR_BEYOND and right < FAR_BELOW:
+            rules.append(panel(left, right, CHI_NODES // 2))
+        else:
+            cuts = np.linspace(left, right, 3 if low == 0 or n_keys > MANY_KEYS else 2).tolist()
+            rules += [panel(a, b, CHI_NODES) for a, b in pairwise(cuts)]
+    r, width = np.concatenate(rules, axis=1)
+    weight = width * np.exp(log_chi_weight(r, d_k))
     return r, weight / weight.sum()
+
+
+def panel(left: float, right: float, count: int) -> tuple[Array, Array]:
+    """Return the nodes and weights of one Gauss-Legendre rule."""
+    x, w = legendre(count)
+    half = (right - left) / 2
+    return left + half * (x + 1), half * w
 
 
 def log_chi_weight(r: Array, d_k: int) -> Array:

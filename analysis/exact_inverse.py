@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from analysis.exact import (
 from analysis.exact_arguments import broadcast, whole_numbers
 from analysis.exact_routes import Values
 
-# Where the search for a bracket gives up, as a standard deviation of the scores.
+# Where the search for a bracket gives up, as a standard deviation of the scores, and its first step in the logarithm.
 LARGEST = 1e30
 SMALLEST = 1e-12
+FIRST_STRIDE = math.log(4)
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: Array
 
     Notes
     -----
-    Brent's method on the logarithm, in a bracket found by steps of a factor 4 from 1 (or 1/√d_k). Exact for Gaussian
-    scores; the quantities named are strictly monotone in the scale.
+    Brent's method on the logarithms of scale and quantity, in a bracket found by strides from 1 (or 1/√d_k): factors
+    4, 16, 256, ... Exact for Gaussian scores; the quantities named are strictly monotone in the scale.
 
     Source: monotonicity of the Gibbs entropy in temperature; Brent (1973), Algorithms for Minimization without
     Derivatives, chapter 4.
@@ -122,23 +125,30 @@ def _solve(quantity: str, target: float, n_keys: int, d_k: int) -> float:
         )
     rising = 1.0 if limit > start else -1.0
 
+    @cache
     def excess(log_scale: float) -> float:
+        """Return log(value/target), with its sign: towards both limits it is nearly straight in log_scale."""
         where = {"d_k": int(d_k), "scale": math.exp(log_scale)} if d_k else {"sigma": math.exp(log_scale)}
-        return rising * (float(monotone.function(n, **where)) - target)
+        value = float(monotone.function(n, **where))
+        near = abs(value - target) < target / 2
+        return rising * (math.log1p((value - target) / target) if near else math.log(max(value, TINY) / target))
 
-    unit = 1 / math.sqrt(d_k) if d_k else 1.0
-    low = _expand(excess, math.log(unit), -math.log(4), math.log(SMALLEST * unit))
-    high = _expand(excess, math.log(unit), math.log(4), math.log(LARGEST * unit))
-    if low is None or high is None:
+    bracket = _bracket(excess, -math.log(d_k) / 2 if d_k else 0.0)
+    if bracket is None:
         raise ValueError(f"{quantity} {target:g} is within rounding of its limit at n_keys {n}: no scale is determined")
-    return math.exp(low if low == high else optimize.brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+    return math.exp(
+        bracket[0] if bracket[0] == bracket[1] else optimize.brentq(excess, *bracket, xtol=1e-14, rtol=1e-14)
+    )
 
 
-def _expand(excess: Callable[[float], float], start: float, step: float, end: float) -> float | None:
-    """Walk from the start until the excess has the sign of the step; None if it never has."""
-    at = start
-    while excess(at) * step < 0:
-        at += step
-        if abs(at - start) > abs(end - start):
-            return None
-    return at
+def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float] | None:
+    """Stride away from the start, twice as far each time, until the excess changes its sign; None if it never does."""
+    side = -math.copysign(1.0, excess(start))
+    end = start + math.log(LARGEST if side > 0 else SMALLEST)
+    near, stride = start, side * FIRST_STRIDE
+    while near != end:
+        far = side * min(side * (near + stride), side * end)
+        if excess(far) * side >= 0:
+            return near, far
+        near, stride = far, 2 * stride
+    return None

@@ -14,6 +14,7 @@ exponentially.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ NORMAL_STEP = 0.7
 # Where the logarithmic part of κ is taken from the series of the exponential integral.
 SERIES_BELOW = 0.8
 SERIES_TERMS = 18
+# From some σ = 500 on the normal density is, over the range of v, a polynomial of less degree than this to rounding.
+FAR_NODES = 14
 
 
 class Expectations(NamedTuple):
@@ -207,22 +210,41 @@ def _tabulate_wide(sigma: float, low: float, high: float, log_n: float) -> _Tabl
     step = stride * STEP
     rows = math.ceil((high - low) / step) + 1
     # In descending order, so that u - v rises along rows and columns alike.
-    v: Array = STEP * np.arange(20.0, -math.ceil((TAIL + log_n) / STEP) - 1, -1)
-    w = np.exp(v)
-    a1 = w * np.exp(-w)
-    weights = STEP * np.stack([a1, a1 * v, a1 * w, a1 * w * v, a1 * w * v**2, a1 * w**2, _kappa(v)], axis=1)
-    if stride < v.size:
+    v, weights = _wide_weights(math.ceil((TAIL + log_n) / STEP))
+    lattice = stride < v.size  # u - v then takes few values: evaluate once, and read rows as windows
+    if lattice:
         x = (low - v[0] + STEP * np.arange((rows - 1) * stride + v.size)) / sigma
     else:
+        v, weights = _far_weights(v.size - 21)
         x = (low + step * np.arange(rows)[:, None] - v) / sigma
 
     def matrix(values: Array) -> Array:
-        return np.ascontiguousarray(sliding_window_view(values, v.size)[::stride]) if stride < v.size else values
+        return np.ascontiguousarray(sliding_window_view(values, v.size)[::stride]) if lattice else values
 
     density = matrix(np.exp(-(x**2) / 2) / (sigma * math.sqrt(2 * math.pi)))
     a_1, a_11, a_2, a_21, a_22, a_3, kappa = (density @ weights).T
-    q: Array = matrix(special.ndtr(x)) @ (STEP * a1)
+    q: Array = matrix(special.ndtr(x)) @ weights[:, 0]
     return _Table(step, 1.0, q, kappa, a_1, a_11, a_2, a_21, a_22, a_3)
+
+
+@lru_cache(maxsize=64)
+def _wide_weights(below: int) -> tuple[Array, Array]:
+    """Return the nodes v, from 20 steps above 0 to `below` steps below it, and their weights; not to be written to."""
+    v: Array = STEP * np.arange(20.0, -below - 1, -1)
+    w = np.exp(v)
+    a1 = w * np.exp(-w)
+    return v, STEP * np.stack([a1, a1 * v, a1 * w, a1 * w * v, a1 * w * v**2, a1 * w**2, _kappa(v)], axis=1)
+
+
+@lru_cache(maxsize=64)
+def _far_weights(below: int) -> tuple[Array, Array]:
+    """Return a few nodes that do the work of `_wide_weights` on polynomials in v of degree FAR_NODES - 1."""
+    v, weights = _wide_weights(below)
+    middle, half = (v[0] + v[-1]) / 2, (v[0] - v[-1]) / 2
+    nodes = np.polynomial.chebyshev.chebpts1(FAR_NODES)[::-1]
+    values = np.polynomial.chebyshev.chebvander((v - middle) / half, FAR_NODES - 1)
+    at_nodes = np.polynomial.chebyshev.chebvander(nodes, FAR_NODES - 1)
+    return np.asarray(middle + half * nodes), np.asarray(np.linalg.solve(at_nodes.T, values.T @ weights), np.float64)
 
 
 def _kappa(v: Array) -> Array:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import analysis
+from analysis import exact_average, exact_quadrature
+from analysis.exact_average import gaussian_attention
 
 BY_KEYS = {
     "logsumexp": analysis.expected_logsumexp,
@@ -159,3 +161,39 @@ def test_second_route_agrees_by_dimension_for_every_quantity(d_k, scale):
     for function in functions.values():
         arguments = {"n_keys": 10, "d_k": d_k, "scale": scale}
         close(function(**arguments, method="direct"), function(**arguments), rtol=1e-11)
+
+
+@pytest.mark.parametrize("sigma", [450.0, 700.0, 2000.0, 1e6, 1e15])
+def test_two_keys_of_very_wide_scores_meet_the_series_in_inverse_sigma(sigma):
+    # z1 - z2 ~ N(0, 2σ²); moments of the logistic law: E x² = π²/3, E x⁴ = 7π⁴/15, E x⁶ = 31π⁶/21; H' = -x p (1 - p).
+    m2, m4, m6 = math.pi**2 / 3, 7 * math.pi**4 / 15, 31 * math.pi**6 / 21
+    a, b = 1 / (4 * sigma**2), 1 / (32 * sigma**4)
+    at_zero = 1 / (2 * sigma * math.sqrt(math.pi))
+    # Terms of σ⁻⁶ are below rounding here; 40 eps for sums of some hundred terms.
+    trace = analysis.expected_jacobian_trace(2, sigma=sigma)
+    assert trace == pytest.approx(2 * at_zero * (1 - a * m2 + b * m4), rel=9e-15)
+    entropy = analysis.expected_entropy(2, sigma=sigma)
+    assert entropy == pytest.approx(at_zero * (m2 - a * m4 / 3 + b * m6 / 5), rel=9e-15)
+
+
+@pytest.mark.parametrize(("below", "sigma"), [(194, 450.0), (330, 2400.0)])
+def test_few_nodes_integrate_a_wide_normal_density(below, sigma):
+    # The least σ of the far rule for 2 and for 10¹² keys, over all scores that a double integral reaches.
+    for x in (-8.5, -3.0, 0.0, 5.0, 8.5):
+        fine, coarse = (
+            np.exp(-((x - v / sigma) ** 2) / 2) @ weights
+            for v, weights in (exact_quadrature._wide_weights(below), exact_quadrature._far_weights(below))
+        )
+        np.testing.assert_allclose(coarse, fine, rtol=1e-13)
+
+
+def test_the_coarse_rule_of_far_queries_loses_nothing(monkeypatch):
+    d_k, scale, n_keys = 2, 1e5, (10,)
+    coarse = np.array(gaussian_attention(d_k, scale, n_keys))
+    nodes = exact_average.chi_rule(d_k, scale, max(n_keys))[0].size
+    exact_average.chi_rule.cache_clear()
+    monkeypatch.setattr(exact_average, "FAR_BEYOND", math.inf)
+    assert exact_average.chi_rule(d_k, scale, max(n_keys))[0].size > nodes
+    fine = np.array(gaussian_attention.__wrapped__(d_k, scale, n_keys))
+    exact_average.chi_rule.cache_clear()
+    np.testing.assert_allclose(coarse, fine, rtol=1e-14)

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
+from analysis import exact_average
 from analysis.cli import main
 from analysis.exact_inverse import MONOTONE, scale_for
+from analysis.exact_quadrature import gaussian_softmax
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -147,3 +149,18 @@ def test_bad_input_is_one_sentence_and_exit_2(capsys, arguments, named):
     assert out == ""
     assert err.count("\n") == 1
     assert any(part in err for part in named.split("|"))
+
+
+@pytest.mark.parametrize("target", [1e-3, 1e-9])
+def test_a_far_target_takes_few_evaluations(target, monkeypatch):
+    tables = []
+
+    def counted(sigma, n_keys):
+        tables.append(sigma)
+        return gaussian_softmax(sigma, n_keys)
+
+    monkeypatch.setattr(exact_average, "gaussian_softmax", counted)
+    exact_average.gaussian_attention.cache_clear()
+    found = scale_for("entropy_fraction", target, 10, d_k=1)
+    assert len(tables) < 8000, len(tables)
+    assert analysis.expected_entropy(10, d_k=1, scale=found) / math.log(10) == pytest.approx(target, rel=1e-12)
