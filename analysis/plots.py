@@ -1,31 +1,26 @@
-"""Figures of finished results. Pure functions: they compute no statistic and never touch pyplot's global state."""
+"""Figures of finished studies and histories. Pure functions: they compute no statistic."""
 
 from __future__ import annotations
 
-import io
 import itertools
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
+
+from analysis.drawing import SCALE_COLOURS, drawable, new_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from analysis.audit.history import WatchRow
-    from analysis.audit.results import TensorAudit
     from analysis.study_result import Study
 
-_SCALE_COLOURS = {"sqrt": "#1b6ca8", "unscaled": "#c8452f"}
 _OTHER_COLOURS = ("#3a7d44", "#7b4fa3", "#b8860b", "#4d4d4d")
 _MARKERS = "osD^vPX"
-_LARGEST_MAP = 256
 
 _QUANTITY = {
     "score": "score",
@@ -70,11 +65,11 @@ def study_figure(*studies: Study, columns: int = 3) -> Figure:
     panels = _grouped(rows, lambda row: (row.quantity, str(row.statistic)))
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
-    figure = _figure(3.6 * columns + 0.4, 3.1 * lines + 0.3)
+    figure = new_figure(3.6 * columns + 0.4, 3.1 * lines + 0.3)
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for axis, ((quantity, statistic), members) in zip(axes, panels.items(), strict=False):
         _study_panel(axis, members)
-        axis.set_title(f"{statistic} of {_QUANTITY.get(quantity, _drawable(quantity))}", fontsize=10)
+        axis.set_title(f"{statistic} of {_QUANTITY.get(quantity, drawable(quantity))}", fontsize=10)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(fontsize=7, frameon=False)
@@ -122,7 +117,7 @@ def _series_label(scale: str, law: Any, n_keys: Any, rows: Sequence[Any]) -> str
         parts.append(f"{n_keys} keys")
     if len({str(row.law) for row in rows}) > 1:
         parts.append(str(law))
-    return _drawable(", ".join(parts))
+    return drawable(", ".join(parts))
 
 
 def ten_keys_figure(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
@@ -135,10 +130,10 @@ def ten_keys_figure(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure
         Title to the weights of one draw, shape (n_keys,), and the largest weight of each of many draws, shape
         (n_draws,).
     """
-    figure = _figure(8.2, 2.9 * len(panels))
+    figure = new_figure(8.2, 2.9 * len(panels))
     grid = figure.subplots(len(panels), 2, squeeze=False, width_ratios=(2, 1.2))
     for (bars, strip), (title, (weights, largest)), colour in zip(
-        grid, panels.items(), itertools.cycle((_SCALE_COLOURS["unscaled"], _SCALE_COLOURS["sqrt"])), strict=False
+        grid, panels.items(), itertools.cycle((SCALE_COLOURS["unscaled"], SCALE_COLOURS["sqrt"])), strict=False
     ):
         weights, largest = np.asarray(weights), np.asarray(largest)
         bars.bar(np.arange(1, weights.size + 1), weights, color=colour)
@@ -149,56 +144,6 @@ def ten_keys_figure(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure
         strip.set(xlim=(0, 1), xlabel="largest weight", ylabel="draws")
         strip.set_title(f"{largest.size:,} draws; dashed: this one", fontsize=9)
     return figure
-
-
-def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> Figure:
-    """
-    Draw a weight matrix of shape (n_queries, n_keys): keys across, queries down, with a colour bar.
-
-    A matrix with more than 256 rows or columns is shown as the largest weight of each block of cells, and the title
-    says so, since averaging or dropping cells would hide a single large weight.
-    """
-    array = np.asarray(weights, dtype=float)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"weights must be a non-empty matrix (n_queries, n_keys): got shape {array.shape}")
-    shown, block = _block_maxima(array)
-    figure = _figure(4.8, 4.0)
-    axis = figure.subplots()
-    note = "" if block == (1, 1) else f" (largest of each {block[0]}×{block[1]} block)"
-    _heatmap(figure, axis, shown, label="weight", vmin=0.0, extent=_extent(array, shown))
-    axis.set(xlabel="key", ylabel="query")
-    axis.set_title(_drawable(title) + note, fontsize=10)
-    return figure
-
-
-def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Sequence[str] = ()) -> Figure:
-    """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
-    array = np.asarray(values, dtype=float)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"values must be a non-empty matrix (layers, heads): got shape {array.shape}")
-    figure = _figure(min(1.6 + 0.5 * array.shape[1], 14), min(1.2 + 0.36 * array.shape[0], 12))
-    axis = figure.subplots()
-    _heatmap(figure, axis, array, label=label)
-    axis.set(xlabel="head", ylabel="layer")
-    if 0 < len(row_names) <= 40:
-        axis.set_yticks(range(len(row_names)), [_shortened(name) for name in row_names], fontsize=8)
-    axis.set_title(_drawable(title), fontsize=10)
-    if array.size <= 400:
-        middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
-        for (i, j), value in np.ndenumerate(array):
-            if np.isfinite(value):
-                colour = "black" if value > middle else "white"
-                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=6, color=colour)
-    return figure
-
-
-def audit_map(audit: TensorAudit) -> Figure:
-    """Draw an audit as a layers × heads map of entropy / log(visible keys): 1 is uniform, 0 one-hot."""
-    layers = list(dict.fromkeys(head.layer for head in audit.heads))
-    values = np.full((len(layers), 1 + max((head.head for head in audit.heads), default=0)), np.nan)
-    for head in audit.heads:
-        values[layers.index(head.layer), head.head] = head.entropy_ratio
-    return map_figure(values, title="entropy / log(visible keys)", label="1 uniform, 0 one-hot", row_names=layers)
 
 
 # Field of a history's row, title, which head of a module to show, logarithmic.
@@ -230,14 +175,14 @@ def watch_figure(rows: Sequence[WatchRow]) -> Figure:
     if not rows:
         raise ValueError("rows must hold at least one step to draw: got none")
     modules = _grouped(rows, lambda row: row.module)
-    figure = _figure(11.2, 6.2)
+    figure = new_figure(11.2, 6.2)
     axes = figure.subplots(2, 3).ravel()
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(modules)))
     for axis, (field, title, extreme, logarithmic) in zip(axes, _WATCHED, strict=True):
         for colour, (module, members) in zip(colours, modules.items(), strict=True):
             steps = _grouped((row for row in members if np.isfinite(getattr(row, field))), lambda row: row.step)
             heights = [extreme(getattr(row, field) for row in heads) for heads in steps.values()]
-            axis.plot(list(steps), heights, ".-", color=colour, linewidth=1, label=_shortened(module))
+            axis.plot(list(steps), heights, ".-", color=colour, linewidth=1, label=shortened(module))
             if logarithmic and heights and min(heights) > 0:
                 axis.set_yscale("log")
         axis.set_title(title, fontsize=10)
@@ -248,44 +193,9 @@ def watch_figure(rows: Sequence[WatchRow]) -> Figure:
     return figure
 
 
-def _heatmap(
-    figure: Figure, axis: Axes, array: Any, *, label: str, vmin: float | None = None, extent: Any = None
-) -> None:
-    image = axis.imshow(array, cmap="viridis", vmin=vmin, aspect="auto", interpolation="nearest", extent=extent)
-    figure.colorbar(image, ax=axis, label=label)
-
-
-def _block_maxima(array: Any) -> tuple[Any, tuple[int, int]]:
-    block = tuple(-(-size // _LARGEST_MAP) for size in array.shape)
-    for axis, size in enumerate(block):
-        if size > 1:
-            array = np.fmax.reduceat(array, np.arange(0, array.shape[axis], size), axis=axis)
-    return array, (block[0], block[1])
-
-
-def _extent(array: Any, shown: Any) -> tuple[float, float, float, float] | None:
-    if shown.shape == array.shape:
-        return None
-    return (-0.5, array.shape[1] - 0.5, array.shape[0] - 0.5, -0.5)
-
-
-def svg(figure: Figure) -> str:
-    """Return the figure as an SVG element for a page; equal figures give equal bytes, text is drawn as paths."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure
-
-
 def _colours(scales: Iterable[str]) -> dict[str, str]:
     others = itertools.cycle(_OTHER_COLOURS)
-    return {scale: _SCALE_COLOURS.get(scale) or next(others) for scale in dict.fromkeys(scales)}
+    return {scale: SCALE_COLOURS.get(scale) or next(others) for scale in dict.fromkeys(scales)}
 
 
 def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
@@ -293,22 +203,3 @@ def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
-
-
-def _shortened(name: str, length: int = 24) -> str:
-    return _drawable(name if len(name) <= length else f"…{name[1 - length :]}")  # layers differ at the end
-
-
-@lru_cache(maxsize=1)
-def _glyphs() -> frozenset[int]:
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    return frozenset(get_font(findfont(FontProperties())).get_charmap())
-
-
-def _drawable(text: str) -> str:
-    """Replace what the font lacks by its code point (one warning), and keep `$` from starting mathematics."""
-    missing = sorted({c for c in text if ord(c) not in _glyphs()})
-    if missing:
-        warnings.warn(f"the plotting font lacks {missing}: shown as code points", stacklevel=3)
-    return "".join(f"\\u{ord(c):04x}" if c in missing else c for c in text).replace("$", r"\$")

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from analysis import plots
+from analysis import drawing, heatmaps, plots
 
 
 def row(**changes):
@@ -78,7 +78,7 @@ def test_an_empty_study_is_refused():
 def test_a_single_large_weight_is_not_averaged_away():
     weights = np.zeros((1000, 700))
     weights[517, 333] = 1.0
-    figure = plots.weights_figure(weights)
+    figure = heatmaps.weights_figure(weights)
     image = figure.axes[0].images[0].get_array()
     assert image.max() == 1.0
     assert max(image.shape) <= 256
@@ -86,7 +86,7 @@ def test_a_single_large_weight_is_not_averaged_away():
 
 
 def test_weights_run_with_keys_across_and_queries_down():
-    figure = plots.weights_figure([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    figure = heatmaps.weights_figure([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
     axis = figure.axes[0]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("key", "query")
     assert axis.images[0].get_array().shape == (2, 3)
@@ -97,9 +97,9 @@ def test_weights_run_with_keys_across_and_queries_down():
 @pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((0, 3)), np.zeros((2, 2, 2))])
 def test_maps_refuse_what_is_no_matrix(bad):
     with pytest.raises(ValueError, match="non-empty matrix"):
-        plots.weights_figure(bad)
+        heatmaps.weights_figure(bad)
     with pytest.raises(ValueError, match="non-empty matrix"):
-        plots.map_figure(bad, title="t")
+        heatmaps.map_figure(bad, title="t")
 
 
 def watch_row(step, module, **changes):
@@ -131,7 +131,7 @@ def test_a_watched_module_shows_its_most_extreme_head_at_each_step():
 
 
 def test_svg_is_reproducible_well_formed_and_self_contained():
-    first, second = (plots.svg(plots.weights_figure(np.eye(3))) for _ in range(2))
+    first, second = (drawing.svg(heatmaps.weights_figure(np.eye(3))) for _ in range(2))
     assert first == second
     root = ElementTree.fromstring(first)
     links = [
@@ -142,14 +142,14 @@ def test_svg_is_reproducible_well_formed_and_self_contained():
 
 def test_names_are_drawn_verbatim_or_as_code_points():
     with pytest.warns(UserWarning, match="lacks"):
-        title = plots.weights_figure(np.eye(2), title="层 $x$").axes[0].get_title()
+        title = heatmaps.weights_figure(np.eye(2), title="层 $x$").axes[0].get_title()
     assert title == r"\u5c42 \$x\$"
 
 
 def test_drawing_needs_no_display_and_leaves_pyplot_alone():
     code = (
-        "import sys, numpy as np\nfrom analysis import plots\n"
-        "[plots.svg(plots.weights_figure(np.eye(3))) for _ in range(21)]\n"
+        "import sys, numpy as np\nfrom analysis import drawing, heatmaps\n"
+        "[drawing.svg(heatmaps.weights_figure(np.eye(3))) for _ in range(21)]\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     environment = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "MPLBACKEND"}} | {"MPLBACKEND": "TkAgg"}
