@@ -233,8 +233,8 @@ def test_strings_are_not_evaluated_by_operators(tmp_path, monkeypatch):
         (1 / (1 + d_k), "denominator"),
         (sympy.Float(0.5), "outside"),
         (sympy.oo, "outside"),
-        (sympy.nan, "outside"),
-        (sympy.zoo, "outside"),
+        (sympy.nan, "divides by zero"),
+        (sympy.zoo, "divides by zero"),
         (sympy.I, "outside"),
         (exp(d_k), "exp"),
         (exp(s[i] + s[j]), "exp"),
@@ -283,19 +283,6 @@ def test_nothing_hangs(lhs):
         verdict = None
     assert verdict is None or verdict.truth is Truth.TRUE
     assert time.process_time() - started < 20
-
-
-def test_a_step_takes_about_a_millisecond():
-    claims = [case for case in TRUE if "**6" not in str(case[0]) and "**4" not in str(case[0])]
-    best = min(_seconds(claims) for _ in range(3))
-    assert best / len(claims) < 0.01  # measured near 2 ms with both procedures, on a busy machine less than 10
-
-
-def _seconds(claims):
-    started = time.process_time()
-    for claim in claims:
-        decisions(*claim)
-    return time.process_time() - started
 
 
 def test_square_root_has_odd_and_even_parts():
