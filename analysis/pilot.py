@@ -18,6 +18,19 @@ _LARGEST_ELEMENTS = 1 << 30  # in the last: some ten seconds
 _CLEAR_OF_ZERO = 5.0  # standard errors
 
 
+def check_targets(settings: Settings) -> None:
+    """Refuse `target_rse`, before any pilot, if an expectation of the grid is exactly 0."""
+    if settings.target_rse is None:
+        return
+    for cell in settings.cells:
+        for statistic in settings.statistics:
+            if predict_cell(cell, statistic) == 0.0:
+                raise ValueError(
+                    f"target_rse: {_label(cell, statistic)} is exactly 0, where no relative error can be reached: "
+                    "give replicates"
+                )
+
+
 def replicates_for(cell: Cell, settings: Settings) -> int:
     """
     Return the number of replicates that a cell takes.
@@ -29,7 +42,7 @@ def replicates_for(cell: Cell, settings: Settings) -> int:
     Raises
     ------
     ValueError
-        Where the estimand is 0, exactly or as far as the pilot can tell: no relative error is then ever reached.
+        Where the estimand is 0 as far as the pilot can tell: no relative error is then ever reached.
     """
     if settings.target_rse is None:
         return settings.replicates
@@ -40,9 +53,6 @@ def replicates_for(cell: Cell, settings: Settings) -> int:
 
 def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
     assert settings.target_rse is not None
-    label = f"the {statistic_label(statistic)} of {cell.name!r} at {cell.where}"
-    if predict_cell(cell, statistic) == 0.0:
-        raise ValueError(f"target_rse: {label} is exactly 0, where no relative error can be reached: give replicates")
     size = max(256, min(_FIRST, _ELEMENTS // cell.elements))
     largest = max(size, min(_LARGEST, _LARGEST_ELEMENTS // cell.elements))
     while True:
@@ -51,8 +61,14 @@ def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
             relative = found.standard_error / abs(found.estimate)
             return math.ceil(size * (relative / settings.target_rse) ** 2)
         if size == largest:
-            raise ValueError(f"target_rse: {label} cannot be told from 0 by {size} replicates: give replicates")
+            raise ValueError(
+                f"target_rse: {_label(cell, statistic)} cannot be told from 0 by {size} replicates: give replicates"
+            )
         size = min(8 * size, largest)
+
+
+def _label(cell: Cell, statistic: str | float) -> str:
+    return f"the {statistic_label(statistic)} of {cell.name!r} at {cell.where}"
 
 
 def _pilot(cell: Cell, size: int, settings: Settings) -> Sample:

@@ -27,6 +27,11 @@ _SOFTMAX: dict[tuple[str, str], Any] = {
     ("score_gradient_norm", "rms"): expected_jacobian_frobenius_squared,
     ("query_gradient_norm", "rms"): expected_query_gradient_squared,
 }
+# With one key the only weight is 1, whatever the score: each quantity is a constant.
+_ONE_KEY = {
+    "entropy": 0.0, "effective_keys": 1.0, "jacobian_trace": 0.0, "jacobian_norm": 0.0, "dead_row": 1.0,
+    "max_weight": 1.0, "score_gradient_norm": 0.0, "query_gradient_norm": 0.0,
+}  # fmt: skip
 # One double integral for each row of a causal mask: above this a prediction would no longer be quick.
 _CAUSAL_MAX_WEIGHT_ROWS = 64
 
@@ -61,7 +66,7 @@ def predict(
     alignment, key_correlation : float
         Componentwise correlations of q with each k and of the keys with one another, q and keys jointly linear.
     score, softcap, is_causal
-        Predictions are for the dot product without soft-cap, beside mean and variance of a cosine score. Under a causal
+        Predictions are for the dot product without soft-cap, beside a cosine score's own statistics. Under a causal
         mask the quantity is the mean over rows, and the prediction averages 1 to `n_keys` keys.
 
     Returns
@@ -74,11 +79,22 @@ def predict(
     For softmax quantities keys are Gaussian, and queries too (of mean 0) or Rademacher, so that ‖q‖ has a known law:
     given q the scores are then iid Gaussian up to a shift of the whole row, which softmax removes. A mean of k, what
     the keys share and their part along q are such shifts: the scale acts as scale·σ_q·σ_k·√(1 - key_correlation).
+    With n_keys = 1 every softmax quantity is a constant, for any law and score.
+
+    A cosine score of independent q and k has mean 0 and variance P(q ≠ 0) P(k ≠ 0)/d_k (1/d_k without atoms at 0) where
+    the iid components of q, or those of k, are symmetric about 0, whatever the other's law: then E uuᵀ = P(q ≠ 0) I/d_k
+    for u = q/‖q‖ (0 for q = 0), by the sign flip and exchange of components. Symmetric are the named laws but
+    "exponential", and SciPy's norm of mean 0. The median of a score is then 0 too; predicted where it is the only one:
+    not for the odd-dimensional product of Rademacher vectors, or a one-dimensional cosine, which are never 0.
     """
+    if n_keys == 1 and isinstance(quantity, str) and quantity in _ONE_KEY:
+        return 0.0 if statistic == "variance" else _ONE_KEY[quantity]
     if callable(law) or callable(quantity) or softcap is not None:
         return None
     query, key = law_pair(law)
     if quantity == "score":
+        if scale == 0:
+            return 0.0
         if not isinstance(statistic, str) or statistic == "median":
             return _score_quantile(statistic, d_k, scale, query, key, alignment, score)
         value = _score(statistic, d_k, query, key, alignment, score)
@@ -124,8 +140,8 @@ def _sign(statistic: str | float, scale: float) -> float:
 def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, score: Any) -> float | None:
     """Give mean, variance and rms of one unscaled score."""
     if score == "cosine":
-        isotropic = any(_is_normal(law) and law.mean == 0 for law in (query, key))
-        mean, variance = (0.0, 1 / d_k) if isotropic and alignment == 0 else (math.nan, math.nan)
+        isotropic = alignment == 0 and (query.is_symmetric or key.is_symmetric)
+        mean, variance = (0.0, _not_zero(query, d_k) * _not_zero(key, d_k) / d_k) if isotropic else (math.nan, math.nan)
     elif score == "dot":
         mean, variance = aligned_moments(d_k, query, key, alignment)
     else:
@@ -137,16 +153,34 @@ def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, sco
 def _score_quantile(
     statistic: str | float, d_k: int, scale: float, query: Law, key: Law, alignment: float, score: Any
 ) -> float | None:
-    """Give a quantile of the dot product of Gaussian vectors of mean 0, by its exact law."""
+    """Give the median of a symmetric score, and any quantile of the dot product of Gaussian vectors of mean 0."""
+    level = 0.5 if isinstance(statistic, str) else float(statistic)
+    if not alignment and level == 0.5 and _has_median_zero(d_k, query, key, score):
+        return 0.0
     if score != "dot" or alignment or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
         return None
-    level = 0.5 if isinstance(statistic, str) else float(statistic)
     width = abs(scale) * math.sqrt(query.variance * key.variance)
-    if width == 0 or level == 0.5:
+    if width == 0:
         return 0.0
     from analysis.score_law import score_distribution
 
     return float(score_distribution(d_k, width).ppf(level))
+
+
+def _has_median_zero(d_k: int, query: Law, key: Law, score: Any) -> bool:
+    """Tell where 0 is the only median, for the score of independent vectors of which one is symmetric."""
+    if score not in ("dot", "cosine"):
+        return False
+    if query.name == key.name == "rademacher":
+        return d_k % 2 == 0  # it is 0 with a positive probability
+    # Given the other vector, the score has a density that is positive around 0 (or, where that vector is 0, is 0).
+    dense = any(law.is_symmetric and law.name != "rademacher" for law in (query, key))
+    return dense and (score == "dot" or d_k > 1)
+
+
+def _not_zero(law: Law, d_k: int) -> float:
+    """Return the probability that a vector of d_k such components is not 0; the cosine with a vector 0 is 0."""
+    return 1.0 - law.zero_probability**d_k
 
 
 def aligned_moments(d_k: int, query: Law, key: Law, alignment: float) -> tuple[float, float]:

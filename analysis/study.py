@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from analysis.executors import ExecutorLike, check_sendable, one_blas_thread, open_executor
-from analysis.pilot import replicates_for
+from analysis.pilot import check_targets, replicates_for
 from analysis.progress import progress_bar
 from analysis.settings import Settings, read_settings
 from analysis.shards import run_cells
@@ -163,6 +163,7 @@ def run_study(
     )
     if store is not None and (argument := settings.unnamed()):
         raise ValueError(f"{argument} is a callable without a name, so a store could not tell it from another: use def")
+    check_targets(settings)
     return _run(settings, workers=workers, executor=executor, store=store, progress=progress)
 
 

@@ -51,8 +51,6 @@ def predict_cell(cell: Cell, statistic: str | float) -> float | None:
     """Return the exact value where one is known."""
     from analysis.predictions import predict
 
-    if not isinstance(cell.quantity, str) or callable(cell.law) or callable(cell.score):
-        return None
     return predict(
         cell.quantity,
         statistic,

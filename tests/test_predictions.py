@@ -1,12 +1,14 @@
 """Predictions for studies: every kind against draws of real vectors, and None where there is no exact value."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import expected_entropy
+from analysis import expected_entropy, run_study
+from analysis.cells import QUANTITIES
 from analysis.laws import resolve_law
 from analysis.predictions import predict
 
@@ -109,11 +111,114 @@ def test_score_moments_meet_draws(law, alignment):
     assert rms == pytest.approx(math.sqrt(mean**2 + variance), rel=1e-14)
 
 
-def test_cosine_score_needs_one_isotropic_side():
+def test_cosine_score_needs_one_symmetric_side():
     cell = {"d_k": 9, "n_keys": 1, "scale": 3.0, "score": "cosine"}
-    assert predict("score", "variance", **cell, law=("uniform", "normal")) == pytest.approx(1.0, rel=1e-15)
-    assert predict("score", "mean", **cell) == 0
-    assert predict("score", "variance", **cell, law="uniform") is None
+    for law in (
+        ("uniform", "normal"),
+        "uniform",
+        "student_t3",
+        ("exponential", "laplace"),
+        (stats.norm(), "exponential"),
+    ):
+        assert predict("score", "variance", **cell, law=law) == pytest.approx(1.0, rel=1e-15)
+        assert predict("score", "mean", **cell, law=law) == 0
+        assert predict("score", "mean", **cell, law=law, alignment=0.5) is None
+    for law in ("exponential", stats.norm(1), (stats.gamma(2), "exponential")):
+        assert predict("score", "variance", **cell, law=law) is None
+        assert predict("score", "mean", **cell, law=law) is None
+
+
+def all_vectors(law, d_k):
+    """Every value of a vector of iid components, with its probability; the named law is Rademacher."""
+    values = {-1: 0.5, 1: 0.5} if law == "rademacher" else {k: float(law.pmf(k)) for k in range(-1, 4) if law.pmf(k)}
+    for vector in itertools.product(values, repeat=d_k):
+        yield np.array(vector, float), math.prod(values[component] for component in vector)
+
+
+def all_scores(law, d_k, score):
+    for (q, p_q), (k, p_k) in itertools.product(all_vectors(law[0], d_k), all_vectors(law[1], d_k)):
+        lengths = np.linalg.norm(q) * np.linalg.norm(k)
+        yield q @ k / (1 if score == "dot" else lengths or 1), p_q * p_k
+
+
+@pytest.mark.parametrize("d_k", [1, 2, 3])
+@pytest.mark.parametrize("key", ["rademacher", stats.randint(0, 3), stats.bernoulli(0.3), stats.randint(1, 3)])
+def test_cosine_moments_meet_every_pair_of_vectors(key, d_k):
+    scores, weights = np.array(list(all_scores(("rademacher", key), d_k, "cosine"))).T
+    cell = {"d_k": d_k, "n_keys": 1, "scale": 1.0, "score": "cosine", "law": ("rademacher", key)}
+    assert predict("score", "mean", **cell) == pytest.approx(weights @ scores, abs=1e-15)
+    assert predict("score", "variance", **cell) == pytest.approx(weights @ scores**2, rel=1e-13)
+    assert predict("score", "rms", **cell) == pytest.approx(math.sqrt(weights @ scores**2), rel=1e-13)
+
+
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("d_k", [1, 2, 3, 4])
+def test_the_median_of_signs_is_predicted_where_it_is_unique(d_k, score):
+    scores, weights = np.array(list(all_scores(("rademacher", "rademacher"), d_k, score))).T
+    unique = weights[scores < -1e-12].sum() < 0.5 and weights[scores > 1e-12].sum() < 0.5
+    cell = {"d_k": d_k, "n_keys": 1, "scale": -2.0, "score": score, "law": "rademacher"}
+    assert predict("score", "median", **cell) == (0.0 if unique else None)
+
+
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("law", ["uniform", "student_t3", ("rademacher", "laplace"), ("uniform", stats.gamma(2))])
+def test_the_median_of_a_symmetric_score_meets_draws(law, score):
+    rng = np.random.default_rng(23)
+    query, key = law if isinstance(law, tuple) else (law, law)
+    q, k = (draw(rng, part, (100_000, 3)) for part in (query, key))
+    scores = np.sum(q * k, axis=1) / (1 if score == "dot" else np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1))
+    cell = {"d_k": 3, "n_keys": 1, "scale": 1.0, "score": score, "law": law}
+    for level in ("median", 0.5):
+        assert predict("score", level, **cell) == 0
+    assert predict("score", "median", **cell, alignment=0.5) is None
+    below, above = (np.count_nonzero(scores < edge) for edge in (0.0, 0.01))
+    assert abs(below - 5e4) < Z_LIMIT * math.sqrt(1e5) / 2
+    assert above > below  # mass next to 0: the median is unique
+
+
+def test_no_median_where_it_is_not_unique():
+    assert predict("score", "median", d_k=1, n_keys=1, scale=1.0, law="normal", score="cosine") is None
+    assert predict("score", "median", d_k=3, n_keys=1, scale=1.0, law=("rademacher", stats.gamma(2))) is None
+    assert predict("score", "median", d_k=3, n_keys=1, scale=1.0, law=("exponential", "exponential")) is None
+
+
+def test_a_scale_of_zero_makes_every_score_zero():
+    for statistic in ("mean", "variance", "rms", "median", 0.9):
+        assert predict("score", statistic, d_k=3, n_keys=1, scale=0.0, law="exponential", score="cosine") == 0
+
+
+@pytest.mark.parametrize("quantity", [name for name in QUANTITIES if name != "score"])
+@pytest.mark.parametrize(
+    "setting",
+    [{}, {"law": "exponential", "score": "cosine"}, {"softcap": 2.0, "sampler": "direct"}, {"is_causal": True},
+     {"law": lambda rng, d, n: (rng.standard_normal(d), rng.standard_normal((n, d)))}],
+    ids=["conditional", "cosine", "softcap", "causal", "callable"],
+)  # fmt: skip
+def test_one_key_is_a_constant(quantity, setting):
+    statistics = ["mean", "variance", "rms", "median"]
+    study = run_study(quantity, d_k=3, n_keys=1, scale=1.0, statistic=statistics, replicates=20, workers=1, **setting)
+    assert [row.prediction for row in study.rows] == [row.estimate for row in study.rows]
+    assert [row.prediction for row in study.rows] == [study.rows[0].prediction, 0.0, *[study.rows[0].prediction] * 2]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "setting"),
+    [
+        ("entropy", {"n_keys": 1}),
+        ("query_gradient_norm", {"n_keys": [8, 1], "statistic": "mean"}),
+        ("effective_keys", {"n_keys": 1, "statistic": "variance"}),
+        ("score", {"law": "uniform", "statistic": "median"}),
+        ("score", {"law": "uniform", "score": "cosine"}),
+        ("score", {"law": "rademacher", "scale": [1.0, 0.0], "statistic": "variance"}),
+    ],
+)
+def test_an_expectation_of_zero_is_refused_before_any_pilot(quantity, setting, monkeypatch):
+    def never(*arguments):
+        raise AssertionError("a pilot has begun")
+
+    monkeypatch.setattr("analysis.pilot.draw", never)
+    with pytest.raises(ValueError, match=r"target_rse: the \w+ of .* is exactly 0"):
+        run_study(quantity, d_k=4, target_rse=0.01, workers=1, **{"scale": 1.0, **setting})
 
 
 @pytest.mark.parametrize(
