@@ -219,18 +219,18 @@ def max_weight(sigma: float, n: int, s: Setting) -> arb:
 
 
 def by_dimension(d: int, scale: Callable[[], arb], n_keys: tuple[int, ...], s: Setting) -> list[list[arb]]:
-    """Average over ‖q‖ by Gauss-Legendre panels where the chi density is above e^-(tail - 4) of its peak."""
+    """Average over ‖q‖ by Gauss-Legendre panels where the chi density is above e^-(tail - 4)/n² of its peak."""
     flint.ctx.prec = s.bits
-    peak = math.sqrt(d - 1)
+    peak, tail = math.sqrt(d - 1), s.tail + 2 * math.log(max(n_keys))  # E Σ p³ may be as small as 1/n²
 
     def log_density(r: float) -> float:
         return ((d - 1) * math.log(r / peak) if d > 1 else 0.0) - (r**2 - peak**2) / 2
 
-    low, high = (edge(log_density, peak, peak + sign * math.sqrt(2 * s.tail), 4 - s.tail) for sign in (-1, 1))
+    low, high = (edge(log_density, peak, peak + sign * math.sqrt(2 * tail), 4 - tail) for sign in (-1, 1))
     low = 0.0 if low < 0.3 else low
-    panels = 3 if low == 0 else 1  # softmax has no convergent power series at σ = 0
+    panels = 4 if low == 0 else 1  # softmax has no convergent power series at σ = 0
     half = (arb(high) - arb(low)) / (2 * panels)
-    rule = gauss_legendre(s.chi_nodes // 2 if panels == 3 else s.chi_nodes)
+    rule = gauss_legendre(s.chi_nodes if panels == 1 else s.chi_nodes // 2)
     nodes = [(arb(low) + half * (2 * i + 1 + t), w) for i in range(panels) for t, w in rule]
     weights = [w * ((d - 1) * (r / (peak or 1)).log() - (r**2 - d + 1) / 2).exp() for r, w in nodes]
     total = sum(weights, arb(0))
