@@ -72,7 +72,10 @@ class ClaimCell:
 
     def _chunk(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):  # a draw that is not finite contradicts its claim: that is said there
-            draws = np.asarray(self.claim.sample(self.cell, rng, size), dtype=np.float64)
+            try:
+                draws = np.asarray(self.claim.sample(self.cell, rng, size), dtype=np.float64)
+            except (ValueError, ArithmeticError):  # what the core refuses is no number; `_failure` finds its words
+                return np.full(size, np.nan)
         if draws.shape != (size,):
             raise ValueError(
                 f"claim {self.claim.key!r}: sample must return one number per replicate, shape ({size},): got shape "
@@ -124,7 +127,8 @@ def confirm(
 
     Notes
     -----
-    A claim is rejected if its derivation is FALSE or a judged cell contradicts the prediction; UNKNOWN if its
+    A claim is rejected if its derivation is FALSE or a judged cell contradicts the prediction, as draws do that are no
+    numbers or that `sample` refuses with a ValueError (the reason then has its words); UNKNOWN if its
     derivation is; "not separated" if no judged cell contradicts the rival; else confirmed.
     """
     chosen = _checked_claims(claims)
@@ -195,7 +199,18 @@ def _judged(item: ClaimCell, sample: Sample, critical: float) -> CellResult:
     found = claim.relation.judge(
         sample, cell, claim.estimator_of(cell), claim.prediction(cell), claim.rival(cell), critical
     )
-    return CellResult(**vars(found), settings=dict(cell.settings))
+    note = _failure(item) if math.isnan(sample.moments.mean) else found.note
+    return CellResult(**{**vars(found), "note": note}, settings=dict(cell.settings))
+
+
+def _failure(item: ClaimCell) -> str:
+    """Return why a cell has no numbers: what its sample raises, asked here again, since workers send only draws."""
+    try:
+        with np.errstate(all="ignore"):
+            item.claim.sample(item.cell, np.random.default_rng(0), item.chunk)
+    except (ValueError, ArithmeticError) as error:
+        return f"its sample fails: {error}"
+    return "some draws are not numbers"
 
 
 def _claim_result(claim: Claim, derived: str | None, outcomes: Sequence[CellResult], budget: float) -> ClaimResult:
@@ -207,7 +222,8 @@ def _claim_result(claim: Claim, derived: str | None, outcomes: Sequence[CellResu
     elif against:
         worst = max(against, key=lambda cell: abs(cell.z_score or math.inf))
         where = " ".join(f"{name}={value}" for name, value in worst.settings.items())
-        verdict, reason = ClaimVerdict.REJECTED, f"{len(against)} of {len(judged)} judged cells contradict it ({where})"
+        why = f"{where}: {worst.note}" if math.isnan(worst.estimate) else where
+        verdict, reason = ClaimVerdict.REJECTED, f"{len(against)} of {len(judged)} judged cells contradict it ({why})"
     elif derived not in (None, "TRUE"):
         verdict, reason = ClaimVerdict.UNKNOWN, f"its derivation {claim.derivation!r} is {derived}"
     elif not any(cell.separates for cell in judged):

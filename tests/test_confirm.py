@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import analysis
+import attnsym
 from analysis import Claim, ClaimVerdict, Exactly, Identity, confirm, confirming
 from analysis.cli import main
 from analysis.confirmation import cell_table
@@ -264,6 +265,16 @@ def test_a_sample_of_the_wrong_shape_is_named():
         ValueError, match=r"claim 'fair-coin': sample must return one number per replicate.*\(\) at coin=1"
     ):
         confirm([coin_claim(sample=lambda cell, rng, n: 0.5)])
+
+
+def test_a_sample_that_the_core_refuses_is_a_rejection_with_its_words():
+    def refused(cell, rng, n):
+        return attnsym.entropy(np.full((n, 2), 0.4))
+
+    result = confirm([coin_claim(sample=refused), coin_claim(key="other-coin")])
+    assert [row.verdict for row in result.claims] == [ClaimVerdict.REJECTED, ClaimVerdict.CONFIRMED]
+    assert "its sample fails: weights must sum to 1" in result.claims[0].reason
+    assert json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_a_setting_that_is_not_there_is_named():

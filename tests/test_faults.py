@@ -25,6 +25,13 @@ def plant(monkeypatch, path, fault):
     monkeypatch.setattr(path, fault(pkgutil.resolve_name(path)))
 
 
+def test_a_core_that_its_own_functions_refuse_is_rejected_not_an_error(monkeypatch):
+    plant(monkeypatch, "attnsym._plain.softmax_in_place", over_queries)
+    result = confirm([BY_KEY["causal-row-entropy"], BY_KEY["score-mean"]], budget=0.05)
+    assert result["causal-row-entropy"].verdict is ClaimVerdict.REJECTED
+    assert result["score-mean"].verdict is not ClaimVerdict.REJECTED
+
+
 def over_queries(softmax):
     """Softmax down the queries instead of along the keys."""
 
