@@ -93,7 +93,8 @@ def run_study(
         ``"mean"``, ``"variance"`` (divisor n − 1), ``"rms"``, ``"median"``, or a quantile as a number in (0, 1), all
         of the same replicates.
     replicates : int
-        Independent draws per cell. The entries of one score matrix share queries and keys and are no replicates.
+        Independent draws per cell: each has a query and keys of its own, since scores that share them depend on
+        one another.
     target_rse : float, optional
         Relative standard error to reach: a pilot, then discarded, fixes the number of replicates of each cell.
     max_replicates : int, optional

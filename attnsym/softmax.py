@@ -122,7 +122,8 @@ def entropy(weights: npt.ArrayLike, axis: int = -1) -> Array:
     Parameters
     ----------
     weights : array_like, (..., n)
-        Non-negative; every row must sum to 1 within n·eps of its dtype, or be all zero (fully masked; entropy 0).
+        Non-negative. A row that is all zero is fully masked and has entropy 0; any other sums to 1, up to n times the
+        machine epsilon of its dtype.
     axis : int, default -1
         The axis along which the weights sum to one.
 
