@@ -14,6 +14,7 @@ from typing import Any
 
 from analysis.claim import Claim, Scalar
 from analysis.relation import Judgement
+from analysis.strict_json import finite_or_none
 from analysis.versions import library_versions
 
 
@@ -90,7 +91,7 @@ class ClaimResult:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "budget_to_separate": self.budget_to_separate,
-            "cells": [{key: _plain(value) for key, value in asdict(cell).items()} for cell in self.cells],
+            "cells": [{key: finite_or_none(value) for key, value in asdict(cell).items()} for cell in self.cells],
         }
 
 
@@ -246,7 +247,3 @@ def _z(cell: CellResult, z_score: float | None) -> str:
     if z_score is None:
         return "exact"
     return f"{z_score:.1f}" if math.isfinite(z_score) else "—"
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

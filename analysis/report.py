@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.illustrations import ten_keys
+from analysis.output_file import new_file_mode, write_whole
 from analysis.report_views import (
     audit_view,
     confirmation_view,
@@ -20,6 +20,7 @@ from analysis.report_views import (
     study_view,
     ten_keys_view,
 )
+from attnsym import __version__
 
 if TYPE_CHECKING:
     from analysis.audit.results import TensorAudit
@@ -68,7 +69,7 @@ def write_report(
     if target.is_dir() or not target.parent.is_dir():
         raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
     page = _render(confirmation, studies, audits)
-    _replace(target, page)
+    write_whole(target, page, target.stat().st_mode if target.exists() else new_file_mode())
     return target
 
 
@@ -80,27 +81,6 @@ def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ..
         if not hasattr(result, attribute):
             raise ValueError(f"{name} must hold {kind} results: got {type(result).__name__}")
     return listed
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _render(confirmation: Confirmation | None, studies: Sequence[Study], audits: Sequence[TensorAudit]) -> str:
@@ -130,15 +110,9 @@ def _provenance(studies: Sequence[Study]) -> list[tuple[str, str]]:
     versions = [(name, metadata.version(name)) for name in ("numpy", "scipy", "sympy", "matplotlib")]
     seeds = sorted({str(row.seed) for study in studies for row in study.rows})
     return [
-        ("attnsym", _own_version()),
+        ("attnsym", __version__),
         ("Python", platform.python_version()),
         *versions,
         ("machine", platform.machine()),
         *([("seed", ", ".join(seeds))] if seeds else []),
     ]
-
-
-def _own_version() -> str:
-    import attnsym
-
-    return attnsym.__version__

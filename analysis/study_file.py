@@ -6,12 +6,12 @@ import errno
 import json
 import math
 import os
-import tempfile
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from analysis.output_file import new_file_mode, temporary_beside, write_whole
 from analysis.study_result import Study, StudyRow
 
 _FORMAT = "attnsym-study"
@@ -44,19 +44,8 @@ def study_document(study: Study) -> dict[str, Any]:
 def write_study(study: Study, path: str | os.PathLike[str]) -> None:
     """Write `study` to `path`; a failure leaves what was there before, and its error names that path."""
     text = json.dumps(study_document(study), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    target = Path(path)
     try:
-        handle, temporary = _temporary_beside(target)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(Path(path), text, new_file_mode())
     except OSError as error:
         raise type(error)(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
 
@@ -66,15 +55,11 @@ def check_writable(argument: str, path: str | os.PathLike[str]) -> None:
     try:
         if Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        handle, temporary = _temporary_beside(Path(path))
+        handle, temporary = temporary_beside(Path(path))
         os.close(handle)
         Path(temporary).unlink()
     except OSError as error:
         raise type(error)(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}") from None
-
-
-def _temporary_beside(target: Path) -> tuple[int, str]:
-    return tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -85,12 +70,6 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{os.fspath(path)} is not a study written by attnsym: {reason}") from None
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _study(document: Any) -> Study:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from analysis.audit.probing import Session
 from analysis.audit.scale_law import ScaleLaw
 from analysis.audit.stored import printable
 from analysis.scale import Scale
+from analysis.strict_json import finite_or_none
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class CallableAudit:
         """Return everything as JSON-ready dictionaries."""
         plain = dataclasses.asdict(self)
         plain["skipped"] = [list(pair) for pair in self.skipped]
-        return {name: _strict(value) for name, value in plain.items()}
+        return {name: finite_or_none(value) for name, value in plain.items()}
 
     def to_json(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
@@ -131,11 +131,3 @@ def _where(item: Finding) -> str:
     if item.likely_line:
         return f" Line: {item.likely_line}."
     return f" Typical: {item.typical}." if item.typical else ""
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _strict(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

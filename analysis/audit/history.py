@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from analysis.strict_json import finite_or_none
+
 
 @dataclass(frozen=True)
 class WatchRow:
@@ -81,7 +83,7 @@ class HistoryFile:
             if self._csv is not None:
                 self._csv.writerow(values.values())
             else:
-                self._stream.write(json.dumps({name: _strict(value) for name, value in values.items()}) + "\n")
+                self._stream.write(json.dumps({name: finite_or_none(value) for name, value in values.items()}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
@@ -116,7 +118,3 @@ def _row(record: dict[str, Any]) -> WatchRow:
         value = record[name]
         values[name] = math.nan if value is None else _KINDS[str(kind)](value)
     return WatchRow(**values)
-
-
-def _strict(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

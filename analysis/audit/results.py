@@ -16,6 +16,7 @@ from analysis.audit.rows import HeadAudit, LayerAudit, summarise
 from analysis.audit.stored import printable
 from analysis.audit.verdicts import TROUBLE
 from analysis.audit.visibility import Rules
+from analysis.strict_json import finite_or_none
 
 if TYPE_CHECKING:
     from analysis.audit.remedies import Remedy
@@ -187,8 +188,4 @@ def _places(heads: Sequence[HeadAudit]) -> str:
 
 def _record(row: Any) -> dict[str, Any]:
     fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(row)
-    return {f.name: _finite(getattr(row, f.name)) for f in fields if f.name != "components"}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {f.name: finite_or_none(getattr(row, f.name)) for f in fields if f.name != "components"}

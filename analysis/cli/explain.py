@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,6 +23,7 @@ def explain_command(
 ) -> None:
     """Show one query's products, scores, exponentials, weights and output."""
     from analysis.scale import resolve_scale
+    from analysis.strict_json import finite_or_none
     from attnsym.explain import WHAT_WEIGHTS_ARE, explain
 
     vector = float_list(query, "--query")
@@ -32,7 +32,7 @@ def explain_command(
     factor = resolve_scale(scale)(len(vector), len(key))
     result = explain(vector, key, value, scale=factor, softcap=softcap)
     if as_json:
-        print_json(_finite_or_none(asdict(result)) | {"note": WHAT_WEIGHTS_ARE})
+        print_json(finite_or_none(asdict(result)) | {"note": WHAT_WEIGHTS_ARE})
     else:
         print(result)
 
@@ -52,11 +52,3 @@ def _vectors(text: str, name: str, components: int | None) -> list[list[float]]:
     if wrong:
         raise ValueError(f"{name} takes vectors of {wanted} components, separated by semicolons: got {wrong[0]}")
     return vectors
-
-
-def _finite_or_none(x: Any) -> Any:
-    if isinstance(x, dict):
-        return {name: _finite_or_none(item) for name, item in x.items()}
-    if isinstance(x, (list, tuple)):
-        return [_finite_or_none(item) for item in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
