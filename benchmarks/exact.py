@@ -32,8 +32,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import analysis
-from analysis import exact_average, exact_maximum
-from analysis.exact_quadrature import gaussian_softmax
+from analysis.predict import average as exact_average
+from analysis.predict import maximum as exact_maximum
+from analysis.predict.quadrature import gaussian_softmax
 
 SIGMAS = (1e-3, 1.0, 22.6, 200.0)
 D_K, N_KEYS = 512, 1024

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from analysis import run_study
-from analysis.drawing import svg
-from analysis.plots import study_figure
+from analysis.show.drawing import svg
+from analysis.show.plots import study_figure
 
 D_K = [2**power for power in range(11)]
 

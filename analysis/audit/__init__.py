@@ -1,1 +1,1 @@
-"""Audit of tensors (`tensors`), of an attention function (`callables`) and of a live torch model (`capture`)."""
+"""What is there: `tensors` of a run, an attention function (`functions`), a `live` torch model, `files` on disk."""

@@ -18,9 +18,9 @@ from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, pri
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.audit.remedies import Remedy
-    from analysis.audit.results import TensorAudit
-    from analysis.audit.rows import HeadAudit, LayerAudit
+    from analysis.audit.tensors.remedies import Remedy
+    from analysis.audit.tensors.result import TensorAudit
+    from analysis.audit.tensors.rows import HeadAudit, LayerAudit
 
 _WIDTH = 100
 _COLUMNS = {
@@ -118,7 +118,7 @@ def audit_command(
     _refuse(of_function, "tensors")
     if example:
         _refuse(of_files | {"--scale": scale, "--layout": layout}, "the example")
-    from analysis.audit.files import audit_example, audit_files
+    from analysis.audit.files.audit import audit_example, audit_files
 
     result = (
         audit_example()
@@ -155,8 +155,8 @@ def _audit_function(
     target: str, layout: str | None, num_heads: int | None, d_k: int | None, scale: str | None,
     mask_means: str | None, json: bool,
 ) -> None:  # fmt: skip
-    from analysis.audit.callables import audit_callable
-    from analysis.audit.loading import load_callable
+    from analysis.audit.functions.audit import audit_callable
+    from analysis.audit.functions.loading import load_callable
 
     result = audit_callable(
         load_callable(target), layout=layout, num_heads=3 if num_heads is None else num_heads,
@@ -173,7 +173,7 @@ def _audit_function(
 
 
 def _print(result: TensorAudit) -> None:
-    from analysis.audit.stored import printable
+    from analysis.audit.files.stored import printable
 
     out = console()
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
@@ -207,7 +207,7 @@ def _table(
 
 def _short_names(layers: Sequence[str]) -> dict[str, str]:
     """Return layer names without what all of them share up to a separator: "model.layers.3.attn" is "3" in a table."""
-    from analysis.audit.stored import printable
+    from analysis.audit.files.stored import printable
 
     parts = [re.split(r"([./:_])", name) for name in layers]
     most = min(len(part) for part in parts) - 1 if len(parts) > 1 else 0
@@ -223,7 +223,7 @@ def _common(parts: Sequence[Sequence[str]]) -> int:
 
 
 def _cell(value: object) -> str:
-    from analysis.audit.results import shown
+    from analysis.audit.tensors.result import shown
 
     if isinstance(value, float) and math.isfinite(value) and abs(value) < 10:
         return f"{value:.3f}"

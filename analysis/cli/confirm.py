@@ -11,7 +11,7 @@ import typer
 from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
 
 if TYPE_CHECKING:
-    from analysis.claim import Claim
+    from analysis.confront.claim import Claim
 
 
 @app.command("confirm")
@@ -25,8 +25,8 @@ def confirm_command(
     as_json: JsonOption = False,
 ) -> None:
     """Derive, predict and measure each claim; exit 1 unless all are confirmed."""
-    from analysis.confirmation import cell_table
-    from analysis.confirming import confirm
+    from analysis.confront.confirmation import cell_table
+    from analysis.confront.judge import confirm
 
     confirmation = confirm(
         chosen_claims(keys or []), budget=budget, seed=seed, workers=workers, store=store, progress=True
@@ -44,7 +44,7 @@ def confirm_command(
 
 def chosen_claims(keys: list[str]) -> tuple[Claim, ...]:
     """Return the claims with these keys, all for an empty list; ValueError with a suggestion for an unknown one."""
-    from analysis.claims import CLAIMS
+    from analysis.confront.claims import CLAIMS
 
     known = {claim.key: claim for claim in CLAIMS}
     for key in keys:

@@ -21,7 +21,7 @@ def derive_command(
 ) -> int:
     """Show a derivation step by step, each step with its rule and the assumptions that it cites."""
     from attnsym.symbolic import derive
-    from attnsym.symbolic.printing import Convention
+    from attnsym.symbolic.typeset.printing import Convention
 
     derivation = derive(key)
     for item in without or ():

@@ -22,8 +22,8 @@ def explain_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show one query's products, scores, exponentials, weights and output."""
-    from analysis.scale import resolve_scale
-    from analysis.strict_json import finite_or_none
+    from analysis.vocabulary.scale import resolve_scale
+    from analysis.vocabulary.strict_json import finite_or_none
     from attnsym.explain import WHAT_WEIGHTS_ARE, explain
 
     vector = float_list(query, "--query")

@@ -8,7 +8,7 @@ from analysis.cli._app import JsonOption, app, console, print_json
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
     """List the derivations and the claims."""
-    from analysis.claims import CLAIMS
+    from analysis.confront.claims import CLAIMS
     from attnsym.symbolic import DERIVATIONS
 
     if as_json:

@@ -10,7 +10,7 @@ import typer
 from analysis.cli._app import JsonOption, app, console, float_list, int_list, print_json, text_list
 
 if TYPE_CHECKING:
-    from analysis.meanings import Prediction
+    from analysis.predict.meanings import Prediction
 
 
 @app.command("predict")
@@ -28,7 +28,7 @@ def predict_command(
     as_json: JsonOption = False,
 ) -> None:
     """Print what a softmax statistic of Gaussian scores must be on average, exactly."""
-    from analysis.meanings import predictions
+    from analysis.predict.meanings import predictions
 
     rows = predictions(
         quantity,
@@ -74,7 +74,7 @@ def solve_command(
     as_json: JsonOption = False,
 ) -> None:
     """Print the scale (without --d-k, the standard deviation of the scores) that gives a wanted expectation."""
-    from analysis.exact_inverse import scale_for
+    from analysis.predict.inverse import scale_for
 
     cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in int_list(n_keys, "--n-keys")]
     found = [float(scale_for(quantity, target, n, d_k=d)) for n, d in cells]

@@ -14,7 +14,7 @@ import typer
 from analysis.cli._app import JsonOption, app, print_json
 
 if TYPE_CHECKING:
-    from analysis.study_result import Study
+    from analysis.measure.result import Study
 
 _D_K = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _N_KEYS = 10
@@ -29,7 +29,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write a self-contained page: derivations, predictions, measurements and an audit of real tensors."""
-    from analysis.report import write_report
+    from analysis.show.report import write_report
 
     if output.is_dir() or not output.parent.is_dir():
         raise OSError(f"--output must name a file in an existing folder: got {str(output)!r}")
@@ -42,7 +42,7 @@ def report(
         with _stage("confirm: every claim against its rival"):
             confirmation = confirm_claims(seed=seed, workers=workers)
     with _stage("audit: the example, a trained sentence encoder"):
-        from analysis.audit.files import audit_example
+        from analysis.audit.files.audit import audit_example
 
         audits = [audit_example()]
     with _stage("derive, illustrate and write"):
@@ -55,7 +55,7 @@ def report(
 
 def _studies(seed: int, workers: int | None) -> list[Study]:
     """Return the report's studies; each figure shows mean, spread and what a mean alone would hide."""
-    from analysis.study import run_study
+    from analysis.measure.study import run_study
 
     def study(quantity: str, *statistics: str, replicates: int) -> Study:
         return run_study(

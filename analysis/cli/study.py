@@ -14,7 +14,7 @@ from analysis.cli._app import EXIT_INTERRUPTED, JsonOption, app, console, float_
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from analysis.study_result import Study
+    from analysis.measure.result import Study
 
 
 @app.command("study")
@@ -48,8 +48,8 @@ def study(
     json_output: JsonOption = False,
 ) -> int:
     """Measure a quantity of random attention over d_k, n_keys and scale."""
-    from analysis.study import StudyInterrupted, run_study
-    from analysis.study_file import check_writable
+    from analysis.measure.file import check_writable
+    from analysis.measure.study import StudyInterrupted, run_study
 
     if output is not None:
         check_writable("--output", output)
@@ -126,8 +126,8 @@ def _law(text: str) -> Any:
 
 
 def _print(result: Study, *, json_output: bool) -> None:
-    from analysis.study_file import study_document
-    from analysis.study_tables import FOOTNOTE, needs_footnote, text_table
+    from analysis.measure.file import study_document
+    from analysis.measure.tables import FOOTNOTE, needs_footnote, text_table
 
     if json_output:
         print_json(study_document(result))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from attnsym.symbolic.assumptions import KINDS, Assumption, assumption
 from attnsym.symbolic.catalogue import DERIVATIONS
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.expectation import rewrite
-from attnsym.symbolic.gate import GrammarError
-from attnsym.symbolic.notation import (
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.rewriting import rewrite
+from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Statement, Step
+from attnsym.symbolic.derivation.writing import by, chain, line
+from attnsym.symbolic.language.gate import GrammarError
+from attnsym.symbolic.language.notation import (
     C_k,
     C_q,
     Cov,
@@ -48,11 +49,10 @@ from attnsym.symbolic.notation import (
     t,
     x,
 )
-from attnsym.symbolic.printing import to_latex, to_mathml, to_unicode
 from attnsym.symbolic.proving import derive, prove
-from attnsym.symbolic.steps import Axiom, Chain, Equation, Known, Statement, Step
+from attnsym.symbolic.trusted.assumptions import KINDS, Assumption, assumption
+from attnsym.symbolic.typeset.printing import to_latex, to_mathml, to_unicode
 from attnsym.symbolic.verdict import Truth, Verdict
-from attnsym.symbolic.writing import by, chain, line
 
 __all__ = [
     "DERIVATIONS",

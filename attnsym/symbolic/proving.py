@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from attnsym.symbolic.assumptions import Assumption, assumption
 from attnsym.symbolic.catalogue import DERIVATIONS
-from attnsym.symbolic.checking import highest, named_moments
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.expressions import read
+from attnsym.symbolic.derivation.checking import highest, named_moments
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.language.expressions import read
+from attnsym.symbolic.refute.witness import find_witness
+from attnsym.symbolic.trusted.assumptions import Assumption, assumption
 from attnsym.symbolic.verdict import Truth, Verdict, decide
-from attnsym.symbolic.witness import find_witness
 
 
 def derive(key: str) -> Derivation:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from attnsym.symbolic import kernel, normal_form
-from attnsym.symbolic.assumptions import Assumption, Facts
-from attnsym.symbolic.gate import RANDOM, SORTS, read_claim
-from attnsym.symbolic.polynomial import Monomial
+from attnsym.symbolic.language.gate import RANDOM, SORTS, read_claim
+from attnsym.symbolic.trusted import kernel, normal_form
+from attnsym.symbolic.trusted.assumptions import Assumption, Facts
+from attnsym.symbolic.trusted.polynomial import Monomial
 
 
 class Truth(Enum):

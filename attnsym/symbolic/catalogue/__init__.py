@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnsym.symbolic.catalogue import dependence, gradient, moments, scaling, scores, softmax
-from attnsym.symbolic.derivation import Derivation
+from attnsym.symbolic.derivation.derivation import Derivation
 
 DERIVATIONS: dict[str, Derivation] = {
     derivation.key: derivation

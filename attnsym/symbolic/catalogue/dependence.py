@@ -5,8 +5,10 @@ from __future__ import annotations
 from sympy import Integer
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import (
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
+from attnsym.symbolic.derivation.writing import chain, line
+from attnsym.symbolic.language.notation import (
     Cov,
     D,
     Dot,
@@ -29,8 +31,6 @@ from attnsym.symbolic.notation import (
     u,
     w,
 )
-from attnsym.symbolic.steps import Axiom, Equation, Known
-from attnsym.symbolic.writing import chain, line
 
 
 def score_self() -> Derivation:

@@ -7,8 +7,10 @@ from typing import Any
 from sympy import Integer, Rational, log, pi
 
 from attnsym.symbolic.catalogue.softmax import JACOBIAN
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import (
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
+from attnsym.symbolic.derivation.writing import chain, line
+from attnsym.symbolic.language.notation import (
     D,
     E,
     H,
@@ -40,8 +42,6 @@ from attnsym.symbolic.notation import (
     x,
     z,
 )
-from attnsym.symbolic.steps import Axiom, Equation, Known
-from attnsym.symbolic.writing import chain, line
 
 
 def attention_gradient() -> Derivation:

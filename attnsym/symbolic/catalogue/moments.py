@@ -5,8 +5,10 @@ from __future__ import annotations
 from sympy import Integer
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import (
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Role
+from attnsym.symbolic.derivation.writing import chain, line
+from attnsym.symbolic.language.notation import (
     C_k,
     C_q,
     Dot,
@@ -33,8 +35,6 @@ from attnsym.symbolic.notation import (
     sigma_q,
     t,
 )
-from attnsym.symbolic.steps import Axiom, Chain, Equation, Known, Role
-from attnsym.symbolic.writing import chain, line
 
 WITHIN = ("independent_components(q)", "independent_components(k)")
 CENTRED = ("zero_mean(q)", "zero_mean(k)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sympy import Integer, sqrt
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, VASWANI
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import Dot, Var, c, d_k, k, q
-from attnsym.symbolic.steps import Axiom, Equation, Known
-from attnsym.symbolic.writing import by, chain, line
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
+from attnsym.symbolic.derivation.writing import by, chain, line
+from attnsym.symbolic.language.notation import Dot, Var, c, d_k, k, q
 
 
 def scaled_score_variance() -> Derivation:

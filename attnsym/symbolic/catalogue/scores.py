@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sympy import Integer
 
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import Dot, E, S, Sum, Var, X, Y, d_k, delta, i, j, k, q
-from attnsym.symbolic.steps import Axiom, Equation, Known
-from attnsym.symbolic.writing import by, chain, line
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
+from attnsym.symbolic.derivation.writing import by, chain, line
+from attnsym.symbolic.language.notation import Dot, E, S, Sum, Var, X, Y, d_k, delta, i, j, k, q
 
 VASWANI = "Vaswani et al. 2017, Attention Is All You Need, section 3.2.1, footnote 4"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sympy import exp
 
-from attnsym.symbolic.derivation import Derivation
-from attnsym.symbolic.notation import (
+from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
+from attnsym.symbolic.derivation.writing import chain, line
+from attnsym.symbolic.language.notation import (
     D,
     Sum,
     WeightedVar,
@@ -21,8 +23,6 @@ from attnsym.symbolic.notation import (
     s,
     x,
 )
-from attnsym.symbolic.steps import Axiom, Equation, Known
-from attnsym.symbolic.writing import chain, line
 
 JACOBIAN = p[i] * (delta(i, j) - p[j])
 SQUARES = Sum(p[i] ** 2, i)

@@ -1,0 +1,101 @@
+"""Audit of tensors in files, memory-mapped and fetched a layer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from analysis.audit.files.naming import LayerNames, find_layers
+from analysis.audit.files.readers import read_tensors
+from analysis.audit.files.stored import StoredTensor, printable
+from analysis.audit.tensors.arrays import LayerArrays, as_layer
+from analysis.audit.tensors.audit import Layer, audit_layers
+from analysis.audit.tensors.result import TensorAudit
+from analysis.audit.tensors.visibility import Rules, Window
+from analysis.vocabulary.scale import ScaleLike, resolve_scale
+
+
+def audit_files(
+    paths: Sequence[str | Path],
+    *,
+    query: str | None = None,
+    key: str | None = None,
+    value: str | None = None,
+    padding: str | None = None,
+    is_causal: bool = False,
+    scale: ScaleLike = None,
+    softcap: float | None = None,
+    window: Window = None,
+    layout: str = "bhsd",
+) -> TensorAudit:
+    """
+    Audit the queries and keys in .npz, .npy or .safetensors files.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        The files; several add up (shards, or ``q.npy`` and ``k.npy``).
+    query, key, value, padding : str, optional
+        Names of the tensors where they are not ``layer0.q``, ``layer0.k``, ``attention_mask`` and the like; one ``*``
+        stands for the layer.
+    is_causal, scale, softcap, window, layout
+        As in `audit_tensors`. Fewer key heads than query heads are read as grouped heads, and a note says so.
+
+    Returns
+    -------
+    TensorAudit
+
+    Raises
+    ------
+    OSError
+        When a file cannot be opened.
+    ValueError
+        For files or names that cannot be read, pickles, and tensors that do not fit.
+    """
+    tensors = read_tensors(paths)
+    layers = find_layers(tensors, query=query, key=key, value=value, padding=padding)
+    return audit_layers(
+        [Layer(names.layer, _Fetch(names, tensors, layout)) for names in layers],
+        rules=Rules(is_causal=is_causal, window=window, softcap=softcap),
+        scale=resolve_scale(scale),
+        source=", ".join(Path(path).name for path in paths),
+        notes=_notes(layers, tensors, layout),
+    )
+
+
+def audit_example() -> TensorAudit:
+    """Audit the queries and keys that come with the package: all-MiniLM-L6-v2 on one sentence of 16 tokens."""
+    with as_file(files("analysis") / "data" / "minilm_example.npz") as path:
+        return audit_files([path])
+
+
+class _Fetch:
+    """Reads one layer of a file; a class and not a closure, since loops bind late."""
+
+    def __init__(self, names: LayerNames, tensors: dict[str, StoredTensor], layout: str) -> None:
+        self.names, self.tensors, self.layout = names, tensors, layout
+
+    def __call__(self) -> LayerArrays:
+        names = self.names
+        q, k, v, mask = (self._array(n) for n in (names.query, names.key, names.value, names.padding))
+        return as_layer(names.layer, q, k, v, mask, layout=self.layout, enable_gqa=True)
+
+    def _array(self, name: str | None) -> Any:
+        return None if name is None else self.tensors[name].array()
+
+
+def _notes(layers: Sequence[LayerNames], tensors: dict[str, StoredTensor], layout: str) -> list[str]:
+    first = layers[0]
+    q, k = tensors[first.query], tensors[first.key]
+    shape = f"queries {q.shape} and keys {k.shape} read as {layout}, {q.stored_as}"
+    notes = [f"{len(layers)} layers; {printable(first.query)}: {shape}."]
+    padding = sorted({names.padding for names in layers if names.padding})
+    notes.append(
+        f"Padding from {', '.join(map(printable, padding))}." if padding else "No padding mask: every token counts."
+    )
+    axis = (1 if layout == "bhsd" else 2) - (4 - len(q.shape))
+    if len(q.shape) > 2 and len(k.shape) == len(q.shape) and q.shape[axis] != k.shape[axis]:
+        notes.append(f"Grouped heads: {q.shape[axis]} query heads share {k.shape[axis]} key heads in blocks.")
+    return notes

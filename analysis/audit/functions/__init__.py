@@ -1,0 +1,1 @@
+"""A user's own attention function, probed from outside."""

@@ -1,0 +1,1 @@
+"""The probes: each asks one question of the function."""

@@ -1,0 +1,1 @@
+"""A live torch model, watched call by call."""

@@ -1,0 +1,195 @@
+"""Audit of queries and keys: what a model's scores do, head by head, against what random scores would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.audit.files.stored import printable
+from analysis.audit.tensors.arrays import LayerArrays, as_attention_mask, as_layer, spread_mask
+from analysis.audit.tensors.heads import HeadItem, HeadPlace, audit_head
+from analysis.audit.tensors.result import TensorAudit
+from analysis.audit.tensors.rows import HeadAudit
+from analysis.audit.tensors.visibility import RowView, Rules, Window
+from analysis.predict.interpolated import predicted_entropy
+from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
+from attnsym._threads import available_workers, one_blas_thread
+
+PARALLEL_SCORES = 2**24
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer whose arrays are fetched when its turn comes, so that only one is in memory."""
+
+    name: str
+    load: Callable[[], LayerArrays]
+
+
+def audit_tensors(
+    query: Any,
+    key: Any,
+    value: Any = None,
+    *,
+    attn_mask: Any = None,
+    padding_mask: Any = None,
+    is_causal: bool = False,
+    scale: ScaleLike = None,
+    enable_gqa: bool = False,
+    softcap: float | None = None,
+    window: Window = None,
+    layout: str = "bhsd",
+    names: Sequence[str] | None = None,
+) -> TensorAudit:
+    """
+    Audit the queries and keys of one or several layers.
+
+    Parameters
+    ----------
+    query, key, value : array_like, sequence of array_like, or mapping of name to array_like
+        Per layer (batch, heads, length, d), after projection and before any scaling; NumPy, torch or JAX arrays of any
+        float type, memory-mapped ones are read head by head. A list or mapping holds several layers.
+    attn_mask : array_like, optional
+        Boolean (True = may attend) or floating (added to the scores), broadcast to (batch, heads, n_queries, n_keys) of
+        every layer. A bias of −10⁴ or below counts as hidden.
+    padding_mask : array_like, optional
+        (batch, n_keys), 1 = a real token. Padded keys are hidden; padded queries are left out where queries and keys
+        have the same length.
+    is_causal : bool
+        Key j is visible to query i when j ≤ i (top-left alignment).
+    scale : {"sqrt", "unscaled"}, None, number, expression or callable
+        The factor on kᵀq; None is 1/√d_k.
+    enable_gqa : bool
+        Allow fewer key heads than query heads; query head h reads key head h // (H_q / H_kv).
+    softcap : float, optional
+        Scores become softcap·tanh(score/softcap), before masks.
+    window : int or (int, int), optional
+        w: keys at a distance below w; (left, right): inclusive on both sides.
+    layout : {"bhsd", "bshd"}
+        Order of the axes; leading ones may be missing.
+    names : sequence of str, optional
+        The layers' names; by default ``layer0``, … or the keys of the mapping.
+
+    Returns
+    -------
+    TensorAudit
+        One `HeadAudit` per layer and head, in order.
+
+    Raises
+    ------
+    ValueError
+        For shapes, masks or settings that do not fit.
+
+    Notes
+    -----
+    Variances are population variances: they divide by the number of visible keys m, so that iid scores of variance 1
+    average 1 − 1/m. The statistics of a row are exact up to rounding; "predicted" columns are expectations under
+    assumptions that `HeadAudit` states. Heads run in parallel; numbers do not depend on the number of threads.
+    """
+    rules = Rules(is_causal=is_causal, window=window, softcap=softcap, attn_mask=attn_mask)
+    layers = [
+        Layer(part[0], partial(as_layer, *part, padding_mask, layout=layout, enable_gqa=enable_gqa))
+        for part in _as_layers(query, key, value, names)
+    ]
+    return audit_layers(layers, rules=rules, scale=resolve_scale(scale), source="arrays")
+
+
+def audit_layers(
+    layers: Sequence[Layer], *, rules: Rules, scale: Scale, source: str, notes: Sequence[str] = ()
+) -> TensorAudit:
+    """Audit layers one after the other; `audit_tensors` and `audit_files` end here."""
+    heads: list[HeadAudit] = []
+    workers = available_workers()
+    # one BLAS thread under each of ours: a head's products are small, and two levels of threads fight for the cores
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        for layer in layers:
+            arrays = layer.load()
+            audit = partial(_audit_head, layer.name, arrays, scale, rules)
+            scores = math.prod(arrays.query.shape[:3]) * arrays.key.shape[2]
+            run = pool.map if scores >= PARALLEL_SCORES else map
+            heads += run(audit, range(arrays.query.shape[1]))
+    return TensorAudit(source, scale.label, rules, tuple(notes), tuple(heads), _layers=tuple(layers), _scale=scale)
+
+
+def _audit_head(name: str, arrays: LayerArrays, scale: Scale, rules: Rules, head: int) -> HeadAudit:
+    place = head_place(name, head, arrays, scale, rules)
+    return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
+
+
+def head_place(name: str, head: int, arrays: LayerArrays, scale: Scale, rules: Rules) -> HeadPlace:
+    """Return where a head stands: under grouped heads, head h reads key head h // (H_q / H_kv)."""
+    (_, heads, _, d_k), (_, key_heads, n_keys, _) = arrays.query.shape, arrays.key.shape
+    key_head = head // (heads // key_heads)
+    return HeadPlace(name, head, key_head, d_k, n_keys, scale(d_k, max(n_keys, 1)), rules.softcap)
+
+
+def head_items(head: int, arrays: LayerArrays, rules: Rules) -> list[HeadItem]:
+    """Return a head's queries, keys and values per batch item, padded rows cut away."""
+    (batch, heads, n_queries, _), (_, key_heads, n_keys, _) = arrays.query.shape, arrays.key.shape
+    key_head = head // (heads // key_heads)
+    mask = None
+    if rules.attn_mask is not None:
+        mask = spread_mask(as_attention_mask(rules.attn_mask), (batch, heads, n_queries, n_keys))
+    items = []
+    for b in range(batch):
+        rows, columns = _kept(arrays.valid_queries, b, n_queries), _kept(arrays.valid_keys, b, n_keys)
+        view = RowView(rules, rows, columns, None if mask is None else mask[b, head])
+        whole_rows, whole_columns = len(rows) == n_queries, len(columns) == n_keys
+        query, key = arrays.query[b, head], arrays.key[b, key_head]
+        value = None if arrays.value is None else arrays.value[b, key_head]
+        items.append(
+            HeadItem(
+                query=query if whole_rows else query[rows],
+                key=key if whole_columns else key[columns],
+                value=value if value is None or whole_columns else value[columns],
+                padded_rows=n_queries - len(rows),
+                visible=view.visible if rules.hides else None,
+                bias=view.bias if rules.adds else None,
+            )
+        )
+    return items
+
+
+def _kept(valid: NDArray[Any] | None, item: int, length: int) -> NDArray[Any]:
+    return np.arange(length) if valid is None else np.flatnonzero(valid[item])
+
+
+def _kind(part: Any) -> str:
+    if isinstance(part, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(part, list | tuple) else "an array"
+
+
+def _as_layers(query: Any, key: Any, value: Any, names: Sequence[str] | None) -> list[tuple[str, Any, Any, Any]]:
+    if isinstance(names, str):
+        raise ValueError(f"names must be a sequence of layer names, such as [{names!r}]: got one string")
+    for name, part in (("key", key), ("value", value)):
+        if part is not None and _kind(part) != _kind(query):
+            raise ValueError(
+                f"query and {name} must both be an array, a list or a mapping (of one array per layer): got "
+                f"{_kind(query)} and {_kind(part)}"
+            )
+    if isinstance(query, Mapping):
+        missing = [name for part in (key, value) if part is not None for name in query if name not in part]
+        if missing:
+            raise ValueError(f"key and value must have the layers of query: {printable(str(missing[0]))} is missing")
+        chosen = [str(name) for name in query] if names is None else list(names)
+        columns = [[part[name] for name in query] if part is not None else None for part in (query, key, value)]
+    else:
+        several = isinstance(query, list | tuple)
+        columns = [part if part is None or several else [part] for part in (query, key, value)]
+        chosen = [f"layer{i}" for i in range(len(columns[0] or ()))] if names is None else list(names)
+    count = len(columns[0] or ())
+    for name, column in (("key", columns[1]), ("value", columns[2]), ("names", chosen)):
+        if column is not None and len(column) != count:
+            raise ValueError(
+                f"query, key, value and names must count the same layers: query has {count}, {name} has {len(column)}"
+            )
+    return list(zip(chosen, *(column if column is not None else [None] * count for column in columns), strict=True))

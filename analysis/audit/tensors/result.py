@@ -1,0 +1,191 @@
+"""The result of an audit of tensors: rows, words, JSON and HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.audit.files.stored import printable
+from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
+from analysis.audit.tensors.verdicts import TROUBLE
+from analysis.audit.tensors.visibility import Rules
+from analysis.vocabulary.strict_json import finite_or_none
+
+if TYPE_CHECKING:
+    from analysis.audit.tensors.audit import Layer
+    from analysis.audit.tensors.remedies import Remedy
+    from analysis.vocabulary.scale import Scale
+
+WIDE = 4.0
+COARSE = 128.0  # from here on bfloat16 holds whole numbers only
+MOST_NAMED = 12
+HEAD_COLUMNS = (
+    "layer", "head", "score_variance_ratio", "within_row_variance", "entropy_ratio", "predicted_entropy_ratio",
+    "jacobian_trace", "dead_row_fraction", "largest_score", "first_key_share", "verdict", "cause",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorAudit:
+    """
+    What `audit_tensors` found.
+
+    Attributes
+    ----------
+    source : str
+        "arrays" or the names of the files.
+    scale : str
+        The scale's label.
+    rules : Rules
+        Causal, window, soft-cap and mask that held.
+    notes : tuple of str
+        What the reader of the file assumed.
+    heads : tuple of HeadAudit
+        One per layer and head.
+    """
+
+    source: str
+    scale: str
+    rules: Rules
+    notes: tuple[str, ...]
+    heads: tuple[HeadAudit, ...]
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _scale: Scale | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def layers(self) -> tuple[LayerAudit, ...]:
+        """One row per layer, in order."""
+        names = dict.fromkeys(head.layer for head in self.heads)
+        return tuple(summarise(name, tuple(h for h in self.heads if h.layer == name)) for name in names)
+
+    @property
+    def troubled(self) -> tuple[HeadAudit, ...]:
+        """The heads that are saturated, near uniform or not finite."""
+        return tuple(head for head in self.heads if head.verdict in TROUBLE)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the heads as dictionaries of plain numbers and words, NaN as None, components left out."""
+        return [_record(head) for head in self.heads]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
+        return {
+            "source": self.source,
+            "scale": self.scale,
+            "is_causal": self.rules.is_causal,
+            "window": self.rules.window,
+            "softcap": self.rules.softcap,
+            "notes": list(self.notes),
+            "summary": list(self.summary()),
+            "layers": [_record(layer) for layer in self.layers],
+            "heads": self.to_records(),
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write `to_dict` to a file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+
+    def summary(self) -> tuple[str, ...]:
+        """Return sentences: how many heads stand how, and which are in trouble, with the cause."""
+        counts = Counter(head.verdict for head in self.heads)
+        words = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+        rows = sum(h.rows for h in self.heads)
+        padded, short = sum(h.rows_padded for h in self.heads), sum(h.rows_short for h in self.heads)
+        broken = sum(h.rows_nonfinite for h in self.heads)
+        left_out = f"left out: {padded:,} padded, {short:,} that see fewer than two keys, {broken:,} not finite"
+        sentences = [f"{len(self.heads)} heads: {words}.", f"{rows:,} query rows counted; {left_out}."]
+        stuck = [head for head in self.troubled if head.verdict != "near uniform"]
+        sentences += [_sentence(head) for head in stuck[:MOST_NAMED]]
+        if len(stuck) > MOST_NAMED:
+            sentences.append(f"{len(stuck) - MOST_NAMED} more in trouble: {_places(stuck[MOST_NAMED:])}.")
+        flat = [head for head in self.troubled if head.verdict == "near uniform"]
+        if flat:
+            sentences.append(f"{len(flat)} near uniform ({_span(flat)}; {flat[0].cause}): {_places(flat)}.")
+        largest = max((head for head in self.heads if head.rows), key=lambda head: head.largest_score, default=None)
+        if largest is not None and largest.largest_score >= COARSE:
+            step = 2.0 ** (math.floor(math.log2(largest.largest_score)) - 7)
+            place = f"{printable(largest.layer)}, head {largest.head}"
+            sentences.append(
+                f"The largest score is {largest.largest_score:.3g} ({place}): in bfloat16, numbers of that size are "
+                f"{step:g} apart."
+            )
+        wide = [h for h in self.heads if h.within_row_variance > WIDE and h not in self.troubled]
+        if wide:
+            named = "; ".join(f"{printable(head.layer)} {head.head} ({head.cause})" for head in wide[:MOST_NAMED])
+            more = f"; and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
+            sentences.append(f"{len(wide)} more with a variance above {WIDE:g}, by itself no fault: {named}{more}.")
+        return tuple(sentences)
+
+    def remedies(
+        self, quantity: str, target: float, *, heads: Sequence[tuple[str, int]] | None = None
+    ) -> tuple[Remedy, ...]:
+        """Return the scale, soft-cap and clip factor that bring heads to a target; see `remedies`."""
+        from analysis.audit.tensors.remedies import remedies
+
+        return remedies(self, quantity, target, heads=heads)
+
+    def __repr__(self) -> str:
+        """Return the summary."""
+        return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in HEAD_COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(shown(getattr(h, name)))}</td>" for name in HEAD_COLUMNS) + "</tr>"
+            for h in self.heads
+        )
+        lines = "<br>".join(html.escape(line) for line in self.summary())
+        return f"<p>{lines}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def shown(value: Any) -> str:
+    """Return a cell: three digits for a number, a dash for NaN or None, names made printable."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
+
+
+def _sentence(head: HeadAudit) -> str:
+    place = f"{printable(head.layer)}, head {head.head}: {head.verdict}"
+    if not head.rows:
+        return f"{place}, no row counts ({head.rows_nonfinite} rows hold NaN or infinite scores)."
+    numbers = (
+        f"entropy / log m {head.entropy_ratio:.3g} where {head.predicted_entropy_ratio:.3g} is expected, tr J "
+        f"{head.jacobian_trace:.2g}, variance {head.within_row_variance:.3g}"
+    )
+    broken = f"; {head.rows_nonfinite} rows hold NaN or infinite scores" if head.rows_nonfinite else ""
+    return f"{place} ({numbers}){broken}" + (f"; {head.cause}." if head.cause else ".")
+
+
+def _span(heads: Sequence[HeadAudit]) -> str:
+    """Return the range of entropy and variance over some heads."""
+    ratios = [head.entropy_ratio for head in heads]
+    sizes = [head.within_row_variance for head in heads]
+    return f"entropy / log m {min(ratios):.3f} to {max(ratios):.3f}, variance {min(sizes):.3g} to {max(sizes):.3g}"
+
+
+def _places(heads: Sequence[HeadAudit]) -> str:
+    """Return "layer0 0-11; layer1 3, 5"."""
+    parts = []
+    for layer in dict.fromkeys(head.layer for head in heads):
+        runs: list[list[int]] = []
+        for number in sorted(head.head for head in heads if head.layer == layer):
+            if runs and number == runs[-1][-1] + 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        words = (f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+        parts.append(f"{printable(layer)} {', '.join(words)}")
+    return "; ".join(parts)
+
+
+def _record(row: Any) -> dict[str, Any]:
+    fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(row)
+    return {f.name: finite_or_none(getattr(row, f.name)) for f in fields if f.name != "components"}

@@ -1,0 +1,226 @@
+"""Claims about scores whose ingredients depend on one another: components, keys, or query and key."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import attnsym
+from analysis.confront.claim import Cell, Claim
+from analysis.confront.claims.draws import INDEPENDENT, LAWS, FloatArray, moment, query_and_keys, scale_of, vectors
+from analysis.confront.claims.scores import dimension, zero
+from analysis.confront.relation import Exactly
+from analysis.predict.exact import expected_entropy
+from analysis.vocabulary.scale import resolve_scale
+
+
+def autoregressive(d_k: int, correlation: float) -> FloatArray:
+    """Return the covariance matrix with entries correlation^|i - j|."""
+    index = np.arange(d_k)
+    return np.asarray(float(correlation) ** np.abs(index[:, None] - index), dtype=np.float64)
+
+
+def correlated_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return kᵀq of vectors A x with A Aᵀ the cell's covariance."""
+    query, key = query_and_keys(cell, rng, replicates)
+    query = query @ np.linalg.cholesky(autoregressive(cell.d_k, cell.correlation_q)).T
+    key = key @ np.linalg.cholesky(autoregressive(cell.d_k, cell.correlation_k)).T
+    return attnsym.attention_scores(query, key, scale=1.0)[:, 0, 0]
+
+
+def trace_of_product(cell: Cell) -> float:
+    """Return tr(C_q C_k) = Σᵢⱼ (r_q r_k)^|i - j|, summed by distance."""
+    both = cell.correlation_q * cell.correlation_k
+    return float(cell.d_k + 2 * sum((cell.d_k - lag) * both**lag for lag in range(1, cell.d_k)))
+
+
+SCORE_VARIANCE_CORRELATED = Claim(
+    key="score-variance-correlated",
+    statement="Var[kᵀq] = tr(C_q C_k) for components with covariance matrices C_q and C_k",
+    meaning="A trained head's components are correlated, and where query and key share their dominant directions the "
+    "scores are larger than √d_k. If only one of the two is correlated the variance is still d_k.",
+    assumptions=("q independent of k", "both means 0", "covariance matrices C_q and C_k"),
+    source="derived here",
+    derivation="score-variance-correlated",
+    predict=trace_of_product,
+    sample=correlated_score,
+    estimator="variance",
+    relation=Exactly(),
+    grid=[
+        {"law": LAWS, "d_k": (16,), "correlation_q": (0.8,), "correlation_k": (0.5,)},
+        {"law": ("normal",), "d_k": (64,), "correlation_q": (0.8,), "correlation_k": (0.0, -0.5)},
+    ],
+    rival=dimension,
+    replicates=420_000,
+)
+
+
+def score_with_itself(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return xᵀx, the diagonal of an attention whose query and key are one vector."""
+    vector = vectors(cell, rng, replicates, 1)
+    return attnsym.attention_scores(vector, vector, scale=1.0)[:, 0, 0]
+
+
+def self_moment(cell: Cell) -> float:
+    """Return d_k or d_k (m₄ - 1)."""
+    return float(cell.d_k) if cell.statistic == "mean" else float(cell.d_k * (moment(cell, 4) - 1))
+
+
+def independent_moment(cell: Cell) -> float:
+    """Return the moment for independent q and k."""
+    return 0.0 if cell.statistic == "mean" else float(cell.d_k)
+
+
+SCORE_SELF = Claim(
+    key="score-self",
+    statement="For k = q: E[kᵀq] = d_k and Var[kᵀq] = d_k (m₄ - 1)",
+    meaning="Without separate projections a token's score with itself is √d_k after scaling, so every token attends to "
+    "itself. Zero mean and unit variance are not enough: it is independence that keeps the scores small.",
+    assumptions=("k = q", "components independent", "mean 0", "variance 1", "fourth moment finite"),
+    source="derived here",
+    derivation="score-self",
+    predict=self_moment,
+    sample=score_with_itself,
+    estimator=None,
+    relation=Exactly(),
+    grid={"statistic": ("mean", "variance"), "law": LAWS, "d_k": (4, 64)},
+    rival=independent_moment,
+    replicates=150_000,
+)
+
+
+def product_of_two_scores(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return S₁S₂, or (S₁² - d_k)(S₂² - d_k), for two keys and one query."""
+    query, key = vectors(cell, rng, replicates, 1), vectors(cell, rng, replicates, 2)
+    first, second = attnsym.attention_scores(query, key, scale=1.0)[:, 0].T
+    if cell.of == "squares":
+        first, second = first**2 - cell.d_k, second**2 - cell.d_k
+    return np.asarray(first * second)
+
+
+def covariance_of_squares(cell: Cell) -> float:
+    """Return 0 for the scores and d_k (m₄(q) - 1) for their squares."""
+    return float(cell.d_k * (moment(cell, 4) - 1)) if cell.of == "squares" else 0.0
+
+
+def shared_query_replicates(cell: Cell) -> int:
+    """Return what the tail of a product of squares asks for; out of reach for heavy-tailed components."""
+    if cell.of == "scores" or cell.law in ("laplace", "student_t10"):
+        return 100_000
+    return 3_500_000 if cell.law == "normal" else 1_100_000
+
+
+SCORES_SHARE_QUERY = Claim(
+    key="scores-share-query",
+    statement="Two scores of one query: Cov(S₁, S₂) = 0 but Cov(S₁², S₂²) = d_k (m₄(q) - 1)",
+    meaning="The scores of a row are uncorrelated but not independent: a long query makes them all large at once. "
+    "Hence the entries of one score matrix are no independent replicates, and an error bar that counts them is too "
+    "small.",
+    assumptions=INDEPENDENT,
+    source="derived here",
+    derivation="scores-share-query",
+    predict=covariance_of_squares,
+    sample=product_of_two_scores,
+    estimator="mean",
+    relation=Exactly(),
+    grid={"of": ("scores", "squares"), "law": LAWS, "d_k": (16,)},
+    rival=zero,
+    replicates=shared_query_replicates,
+)
+
+
+def aligned_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the scaled score of k = ρ q + √(1 - ρ²) e."""
+    query, other = query_and_keys(cell, rng, replicates)
+    key = cell.alignment * query + math.sqrt(1 - cell.alignment**2) * other
+    return attnsym.attention_scores(query, key, scale=scale_of(cell))[:, 0, 0]
+
+
+def scale_factor(cell: Cell) -> float:
+    """Return the cell's scale as a number."""
+    return resolve_scale(cell.scale)(cell.d_k, 1)
+
+
+def aligned_moment(cell: Cell) -> float:
+    """Return ρ d_k, or d_k (1 - ρ² + ρ² (m₄ - 1)), times the scale (squared)."""
+    if cell.statistic == "mean":
+        return float(cell.alignment * cell.d_k * scale_factor(cell))
+    square = cell.alignment**2
+    return float(cell.d_k * (1 - square + square * (moment(cell, 4) - 1)) * scale_factor(cell) ** 2)
+
+
+def aligned_replicates(cell: Cell) -> int:
+    """Return more for a variance, whose terms are skewed, than for a mean."""
+    return 250_000 if cell.statistic == "variance" else 30_000
+
+
+def unaligned_moment(cell: Cell) -> float:
+    """Return the moment for independent q and k."""
+    return 0.0 if cell.statistic == "mean" else float(cell.d_k * scale_factor(cell) ** 2)
+
+
+SCORE_ALIGNED = Claim(
+    key="score-aligned",
+    statement="For componentwise correlation ρ of q and k: E[S/√d_k] = ρ√d_k and E[S/d_k] = ρ; "
+    "Var[S] = d_k (1 - ρ² + ρ² (m₄ - 1)), Gaussian d_k (1 + ρ²)",
+    meaning="Once training aligns queries with keys, scores scaled by 1/√d_k grow like √d_k again, while 1/d_k keeps "
+    "them of order one at every width. That is the case for 1/d_k in the maximal-update parametrisation (muP).",
+    assumptions=("pairs (qᵢ, kᵢ) independent over i", "mean 0", "variance 1", "correlation ρ within a pair"),
+    source="Yang et al. 2022, Tensor Programs V, for 1/d_k; moments derived here",
+    derivation="score-aligned",
+    predict=aligned_moment,
+    sample=aligned_score,
+    estimator=None,
+    relation=Exactly(),
+    grid=[
+        {"statistic": ("mean",), "law": LAWS, "d_k": (64,), "alignment": (0.3,), "scale": ("sqrt", "1/d_k")},
+        {"statistic": ("mean",), "law": ("normal",), "d_k": (4, 256), "alignment": (0.3,), "scale": ("sqrt", "1/d_k")},
+        {"statistic": ("variance",), "law": LAWS, "d_k": (16,), "alignment": (0.8,), "scale": ("sqrt",)},
+    ],
+    rival=unaligned_moment,
+    replicates=aligned_replicates,
+)
+
+
+def keys_with_common_part(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return the entropy of a query over keys √ρ c + √(1 - ρ) eᵢ."""
+    query, own = query_and_keys(cell, rng, replicates)
+    common = vectors(cell, rng, replicates, 1)
+    key = math.sqrt(cell.key_correlation) * common + math.sqrt(1 - cell.key_correlation) * own
+    return np.asarray(attnsym.entropy(attnsym.attention_weights(query, key))[:, 0])
+
+
+def entropy_at_reduced_scale(cell: Cell) -> float:
+    """Return the exact entropy at scale √((1 - ρ)/d_k)."""
+    scale = math.sqrt((1 - cell.key_correlation) / cell.d_k)
+    return float(expected_entropy(cell.n_keys, d_k=cell.d_k, scale=scale))
+
+
+def entropy_at_full_scale(cell: Cell) -> float:
+    """Return the exact entropy at scale 1/√d_k, as if the keys were independent."""
+    return float(expected_entropy(cell.n_keys, d_k=cell.d_k))
+
+
+ALIKE_KEYS = Claim(
+    key="alike-keys",
+    statement="Keys with pairwise correlation ρ act as independent keys at scale·√(1 - ρ)",
+    meaning="The part that all keys share shifts every score of a row alike, and softmax removes it: rows are flatter "
+    "than d_k suggests. Keys that grow alike, as in deep or over-smoothed layers, can be spread by a larger scale.",
+    assumptions=(
+        "q and the keys Gaussian",
+        "keys jointly normal with pairwise correlation ρ",
+        "q independent of the keys",
+    ),
+    source="derived here",
+    derivation="score-common-key",
+    predict=entropy_at_reduced_scale,
+    sample=keys_with_common_part,
+    estimator="mean",
+    relation=Exactly(),
+    grid={"d_k": (16,), "n_keys": (2, 10), "key_correlation": (0.25, 0.9)},
+    rival=entropy_at_full_scale,
+    replicates=90_000,
+)
+
+DEPENDENCE_CLAIMS = (SCORE_VARIANCE_CORRELATED, SCORE_SELF, SCORES_SHARE_QUERY, SCORE_ALIGNED, ALIKE_KEYS)

@@ -1,0 +1,1 @@
+"""From replicates to an estimate with its standard error."""

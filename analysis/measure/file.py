@@ -1,0 +1,123 @@
+"""A study as strict JSON: what is written is read back equal, and anything else is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from analysis.measure.result import Study, StudyRow
+from analysis.vocabulary.output_file import new_file_mode, temporary_beside, write_whole
+
+_FORMAT = "attnsym-study"
+_VERSION = 1
+_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+_NUMBERS: tuple[type, ...] = (int, float)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": _NUMBERS,
+    "float | None": (*_NUMBERS, NoneType),
+}
+
+
+def study_document(study: Study) -> dict[str, Any]:
+    """Return what `write_study` writes, as plain objects."""
+    rows = [{key: _encoded(value) for key, value in asdict(row).items()} for row in study.rows]
+    return {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "name": study.name,
+        "seed": study.seed,
+        "versions": study.versions,
+        "rows": rows,
+    }
+
+
+def write_study(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write `study` to `path`; a failure leaves what was there before, and its error names that path."""
+    text = json.dumps(study_document(study), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    try:
+        write_whole(Path(path), text, new_file_mode())
+    except OSError as error:
+        raise type(error)(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def check_writable(argument: str, path: str | os.PathLike[str]) -> None:
+    """Refuse, before a long computation, a place that `write_study` cannot write to; nothing is left there."""
+    try:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        handle, temporary = temporary_beside(Path(path))
+        os.close(handle)
+        Path(temporary).unlink()
+    except OSError as error:
+        raise type(error)(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read a study; ValueError naming the file and what is wrong with it."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        return _study(document)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{os.fspath(path)} is not a study written by attnsym: {reason}") from None
+
+
+def _study(document: Any) -> Study:
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"it does not say format {_FORMAT!r}")
+    if document["format_version"] != _VERSION:
+        raise ValueError(f"format_version is {document['format_version']!r}, this version reads {_VERSION}")
+    if not isinstance(document["rows"], list):
+        raise ValueError("rows is not a list")
+    versions = document["versions"]
+    if not isinstance(versions, dict) or not all(isinstance(value, str) for value in versions.values()):
+        raise ValueError("versions is not a table of texts")
+    rows = tuple(_row(record) for record in document["rows"])
+    return Study(rows, _typed("name", document["name"], "str"), _typed("seed", document["seed"], "int"), versions)
+
+
+def _row(record: Any) -> StudyRow:
+    names = [item.name for item in fields(StudyRow)]
+    if not isinstance(record, dict) or sorted(record) != sorted(names):
+        raise ValueError(f"a row must have exactly the fields {', '.join(names)}")
+    values: dict[str, Any] = {}
+    for item in fields(StudyRow):
+        value = record[item.name]
+        if item.name == "interval":
+            if not isinstance(value, list) or len(value) != 2:
+                raise ValueError("interval is not a pair")
+            values["interval"] = tuple(_typed("interval", part, "float") for part in value)
+        else:
+            values[item.name] = _typed(item.name, value, str(item.type))
+    return StudyRow(**values)
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    if "float" in kind and isinstance(value, str):
+        value = _SPECIAL.get(value, value)
+    fits = isinstance(value, _TYPES[kind]) and (kind == "bool" or not isinstance(value, bool))
+    if not fits:
+        raise ValueError(f"{name} is {value!r}, not {kind}")
+    return float(value) if "float" in kind and value is not None else value
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_encoded(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value
+
+
+def _refuse_constant(token: str) -> Any:
+    raise ValueError(f"{token} is not JSON")

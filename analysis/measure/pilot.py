@@ -1,0 +1,77 @@
+"""How many replicates a relative standard error takes, from a pilot that is then thrown away."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.measure.cell import Cell
+from analysis.measure.draw.samplers import draw
+from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
+from analysis.measure.rows import estimate_cell, predict_cell
+from analysis.measure.run.seeds import settings_digest, shard_sequence
+from analysis.measure.settings import Settings, statistic_label
+
+_FIRST = 4096
+_LARGEST = 1 << 18
+_ELEMENTS = 1 << 25  # of random numbers in the first pilot: a fraction of a second
+_LARGEST_ELEMENTS = 1 << 30  # in the last: some ten seconds
+_CLEAR_OF_ZERO = 5.0  # standard errors
+
+
+def check_targets(settings: Settings) -> None:
+    """Refuse `target_rse`, before any pilot, if an expectation of the grid is exactly 0."""
+    if settings.target_rse is None:
+        return
+    for cell in settings.cells:
+        for statistic in settings.statistics:
+            if predict_cell(cell, statistic) == 0.0:
+                raise ValueError(
+                    f"target_rse: {_label(cell, statistic)} is exactly 0, where no relative error can be reached: "
+                    "give replicates"
+                )
+
+
+def replicates_for(cell: Cell, settings: Settings) -> int:
+    """
+    Return the number of replicates that a cell takes.
+
+    Without `target_rse` it is `replicates`. With it, a pilot on a stream of its own estimates the relative standard
+    error of every statistic; the study's replicates are independent of the pilot, so that their estimate keeps its
+    unbiasedness. (To go on until the error looks small stops early just when the values happen to look alike.)
+
+    Raises
+    ------
+    ValueError
+        Where the estimand is 0 as far as the pilot can tell: no relative error is then ever reached.
+    """
+    if settings.target_rse is None:
+        return settings.replicates
+    least = 1000 if settings.needs_order else 2
+    needed = max(least, *(_needed(cell, statistic, settings) for statistic in settings.statistics))
+    return needed if settings.max_replicates is None else min(needed, settings.max_replicates)
+
+
+def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
+    assert settings.target_rse is not None
+    size = max(256, min(_FIRST, _ELEMENTS // cell.elements))
+    largest = max(size, min(_LARGEST, _LARGEST_ELEMENTS // cell.elements))
+    while True:
+        found = estimate_cell(cell, _pilot(cell, size, settings), statistic, settings.confidence_level)
+        if abs(found.estimate) > _CLEAR_OF_ZERO * found.standard_error:
+            relative = found.standard_error / abs(found.estimate)
+            return math.ceil(size * (relative / settings.target_rse) ** 2)
+        if size == largest:
+            raise ValueError(
+                f"target_rse: {_label(cell, statistic)} cannot be told from 0 by {size} replicates: give replicates"
+            )
+        size = min(8 * size, largest)
+
+
+def _label(cell: Cell, statistic: str | float) -> str:
+    return f"the {statistic_label(statistic)} of {cell.name!r} at {cell.where}"
+
+
+def _pilot(cell: Cell, size: int, settings: Settings) -> Sample:
+    digest = settings_digest(cell.name, {"pilot_of": cell.digest})
+    values = draw(cell, shard_sequence(settings.seed, digest, 0), size)
+    return Sample(Moments.of(values), OrderStatistics.of(values) if settings.needs_order else None)

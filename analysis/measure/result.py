@@ -1,0 +1,116 @@
+"""The result of a study: rows, and the ways out of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from analysis.vocabulary.versions import library_versions
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """
+    One statistic of one cell.
+
+    Attributes
+    ----------
+    quantity, statistic, law, scale, score : str
+        As they are called; a quantile is ``"quantile_0.9"``.
+    d_k, n_keys, alignment, key_correlation, softcap, is_causal
+        The other settings of the cell.
+    estimate, standard_error : float
+        The estimate and the standard deviation of its estimator, in the units of the quantity (entropy: nats).
+    interval : (float, float)
+        Confidence interval at `confidence_level`.
+    replicates : int
+        Independent draws of query and keys.
+    prediction, z_score : float or None
+        The exact value where one is known, and (estimate − prediction) / standard_error.
+    sampler, precision : str
+        What drew the replicates.
+    calibrated : bool
+        Whether the tail of the z-score can be trusted at this number of replicates.
+    """
+
+    quantity: str
+    statistic: str
+    law: str
+    d_k: int
+    n_keys: int
+    scale: str
+    alignment: float
+    key_correlation: float
+    score: str
+    softcap: float | None
+    is_causal: bool
+    estimate: float
+    standard_error: float
+    interval: tuple[float, float]
+    confidence_level: float
+    replicates: int
+    prediction: float | None
+    z_score: float | None
+    sampler: str
+    precision: str
+    seed: int
+    calibrated: bool
+
+
+@dataclass(frozen=True)
+class Study:
+    """
+    The result of `run_study`.
+
+    Attributes
+    ----------
+    rows : tuple of StudyRow
+        One per cell and statistic, in the order of the arguments.
+    name : str
+        The name under which the streams are derived.
+    seed : int
+        The seed.
+    versions : dict of str to str
+        Library versions and kind of machine: the same bits are promised on the same of these.
+    """
+
+    rows: tuple[StudyRow, ...]
+    name: str
+    seed: int
+    versions: dict[str, str] = field(default_factory=library_versions)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries."""
+        return [asdict(row) for row in self.rows]
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write the study as strict JSON, atomically; infinities become strings. OSError names `path`."""
+        from analysis.measure.file import write_study
+
+        write_study(self, path)
+
+    @staticmethod
+    def from_json(path: str | os.PathLike[str]) -> Study:
+        """Read what `to_json` wrote, equal to the original; ValueError for any other file."""
+        from analysis.measure.file import read_study
+
+        return read_study(path)
+
+    def to_dataframe(self) -> Any:
+        """Return the rows as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_dataframe needs pandas: python -m pip install pandas") from None
+        return pandas.DataFrame(self.to_records(), columns=list(StudyRow.__dataclass_fields__))
+
+    def plot(self) -> Any:
+        """Return a matplotlib Figure of the estimates with error bars and predictions."""
+        return importlib.import_module("analysis.show.plots").study_figure(self)
+
+    def _repr_html_(self) -> str:
+        from analysis.measure.tables import html_table
+
+        return html_table(self)

@@ -1,0 +1,1 @@
+"""Replicates by the million: shards, their seeds, the store and the workers."""

@@ -1,0 +1,211 @@
+"""The exact value that a study's estimate must meet, wherever one exists."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from analysis.predict.exact import (
+    expected_entropy,
+    expected_jacobian_frobenius_squared,
+    expected_jacobian_trace,
+    expected_max_weight,
+    expected_query_gradient_squared,
+)
+from analysis.predict.moments import law_pair
+from analysis.vocabulary.laws import Law
+
+# Quantity and statistic -> the expectation, of the square where the statistic is a root mean square.
+_SOFTMAX: dict[tuple[str, str], Any] = {
+    ("entropy", "mean"): expected_entropy,
+    ("jacobian_trace", "mean"): expected_jacobian_trace,
+    ("max_weight", "mean"): expected_max_weight,
+    ("jacobian_norm", "rms"): expected_jacobian_frobenius_squared,
+    # E‖J g‖² = E‖J‖_F² for g ~ N(0, I) independent of J.
+    ("score_gradient_norm", "rms"): expected_jacobian_frobenius_squared,
+    ("query_gradient_norm", "rms"): expected_query_gradient_squared,
+}
+# With one key the only weight is 1, whatever the score: each quantity is a constant.
+_ONE_KEY = {
+    "entropy": 0.0, "effective_keys": 1.0, "jacobian_trace": 0.0, "jacobian_norm": 0.0, "dead_row": 1.0,
+    "max_weight": 1.0, "score_gradient_norm": 0.0, "query_gradient_norm": 0.0,
+}  # fmt: skip
+# One double integral for each row of a causal mask: above this a prediction would no longer be quick.
+_CAUSAL_MAX_WEIGHT_ROWS = 64
+
+
+def predict(
+    quantity: Any,
+    statistic: str | float,
+    *,
+    d_k: int,
+    n_keys: int,
+    scale: float,
+    law: Any = "normal",
+    alignment: float = 0.0,
+    key_correlation: float = 0.0,
+    score: Any = "dot",
+    softcap: float | None = None,
+    is_causal: bool = False,
+) -> float | None:
+    """
+    Return the exact value of a statistic of a quantity of random attention, or None where no exact value is known.
+
+    Parameters
+    ----------
+    quantity, statistic
+        As in `run_study`: "score", "entropy", ...; "mean", "variance", "rms", "median" or a level in (0, 1).
+    d_k, n_keys : int
+        At least 1; `n_keys` is not used for "score".
+    scale : float
+        The factor itself, finite.
+    law
+        One law, or a pair for query and key, as `resolve_law` takes them; a callable has no prediction.
+    alignment, key_correlation : float
+        Componentwise correlations of q with each k and of the keys with one another, q and keys jointly linear.
+    score, softcap, is_causal
+        Predictions are for the dot product without soft-cap, beside a cosine score's own statistics. Under a causal
+        mask the quantity is the mean over rows, and the prediction averages 1 to `n_keys` keys.
+
+    Returns
+    -------
+    float or None
+        Never an approximation.
+
+    Notes
+    -----
+    For softmax quantities keys are Gaussian, and queries too (of mean 0) or Rademacher, so that ‖q‖ has a known law:
+    given q the scores are then iid Gaussian up to a shift of the whole row, which softmax removes. A mean of k, what
+    the keys share and their part along q are such shifts: the scale acts as scale·σ_q·σ_k·√(1 - key_correlation).
+    With n_keys = 1 every softmax quantity is a constant, for any law and score.
+
+    A cosine score of independent q and k has mean 0 and variance P(q ≠ 0) P(k ≠ 0)/d_k (1/d_k without atoms at 0) where
+    the iid components of q, or those of k, are symmetric about 0, whatever the other's law: then E uuᵀ = P(q ≠ 0) I/d_k
+    for u = q/‖q‖ (0 for q = 0), by the sign flip and exchange of components. Symmetric are the named laws but
+    "exponential", and SciPy's norm of mean 0. The median of a score is then 0 too; predicted where it is the only one:
+    not for the odd-dimensional product of Rademacher vectors, or a one-dimensional cosine, which are never 0.
+    """
+    if n_keys == 1 and isinstance(quantity, str) and quantity in _ONE_KEY:
+        return 0.0 if statistic == "variance" else _ONE_KEY[quantity]
+    if callable(law) or callable(quantity) or softcap is not None:
+        return None
+    query, key = law_pair(law)
+    if quantity == "score":
+        if scale == 0:
+            return 0.0
+        if not isinstance(statistic, str) or statistic == "median":
+            return _score_quantile(statistic, d_k, scale, query, key, alignment, score)
+        value = _score(statistic, d_k, query, key, alignment, score)
+        return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
+    if score != "dot" or not isinstance(statistic, str) or not _is_normal(key):
+        return None
+    function = _SOFTMAX.get((quantity, statistic))
+    if function is None:
+        return None
+    return _softmax(function, query, scale * math.sqrt(key.variance * (1 - key_correlation)), d_k, n_keys, is_causal)
+
+
+def _softmax(function: Any, query: Law, scale: float, d_k: int, n_keys: int, is_causal: bool) -> float | None:
+    """Evaluate at the law of ‖q‖ that the query has; `scale` already holds what the keys do to it."""
+    rows: Any = n_keys
+    squared = function in (expected_jacobian_frobenius_squared, expected_query_gradient_squared)
+    if is_causal:
+        if squared or (function is expected_max_weight and n_keys > _CAUSAL_MAX_WEIGHT_ROWS):
+            return None
+        rows = np.arange(1, n_keys + 1)
+    if query.name == "rademacher":
+        if function is expected_query_gradient_squared:
+            return None
+        values = function(rows, sigma=abs(scale) * math.sqrt(d_k))
+    elif _is_normal(query) and query.mean == 0:
+        values = function(rows, d_k=d_k, scale=scale * math.sqrt(query.variance))
+        if function is expected_query_gradient_squared:  # the gradient with respect to q is in units of 1/σ_q
+            values = values / query.variance
+    else:
+        return None
+    return math.sqrt(values) if squared else float(np.mean(values))
+
+
+def _is_normal(law: Law) -> bool:
+    """Recognise SciPy's own frozen norm too; a user's class of that name carries a fingerprint behind its arguments."""
+    return law.name == "normal" or (law.name.startswith("norm(") and law.name.endswith(")"))
+
+
+def _sign(statistic: str | float, scale: float) -> float:
+    return abs(scale) if statistic == "rms" else scale
+
+
+def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, score: Any) -> float | None:
+    """Give mean, variance and rms of one unscaled score."""
+    if score == "cosine":
+        isotropic = alignment == 0 and (query.is_symmetric or key.is_symmetric)
+        mean, variance = (0.0, _not_zero(query, d_k) * _not_zero(key, d_k) / d_k) if isotropic else (math.nan, math.nan)
+    elif score == "dot":
+        mean, variance = aligned_moments(d_k, query, key, alignment)
+    else:
+        return None
+    value = {"mean": mean, "variance": variance, "rms": math.sqrt(mean**2 + variance)}.get(statistic, math.nan)
+    return value if math.isfinite(value) else None
+
+
+def _score_quantile(
+    statistic: str | float, d_k: int, scale: float, query: Law, key: Law, alignment: float, score: Any
+) -> float | None:
+    """Give the median of a symmetric score, and any quantile of the dot product of Gaussian vectors of mean 0."""
+    level = 0.5 if isinstance(statistic, str) else float(statistic)
+    if not alignment and level == 0.5 and _has_median_zero(d_k, query, key, score):
+        return 0.0
+    if score != "dot" or alignment or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
+        return None
+    width = abs(scale) * math.sqrt(query.variance * key.variance)
+    if width == 0:
+        return 0.0
+    from analysis.predict.score_law import score_distribution
+
+    return float(score_distribution(d_k, width).ppf(level))
+
+
+def _has_median_zero(d_k: int, query: Law, key: Law, score: Any) -> bool:
+    """Tell where 0 is the only median, for the score of independent vectors of which one is symmetric."""
+    if score not in ("dot", "cosine"):
+        return False
+    if query.name == key.name == "rademacher":
+        return d_k % 2 == 0  # it is 0 with a positive probability
+    # Given the other vector, the score has a density that is positive around 0 (or, where that vector is 0, is 0).
+    dense = any(law.is_symmetric and law.name != "rademacher" for law in (query, key))
+    return dense and (score == "dot" or d_k > 1)
+
+
+def _not_zero(law: Law, d_k: int) -> float:
+    """Return the probability that a vector of d_k such components is not 0; the cosine with a vector 0 is 0."""
+    return 1.0 - law.zero_probability**d_k
+
+
+def aligned_moments(d_k: int, query: Law, key: Law, alignment: float) -> tuple[float, float]:
+    """
+    Return mean and variance of kᵀq where k = μ_k + a σ_k (q - μ_q)/σ_q + √(1 - a²) (κ - μ_k), κ independent of q.
+
+    Parameters
+    ----------
+    d_k : int
+    query, key : Law
+        The laws of the components of q and κ.
+    alignment : float
+        a in [-1, 1].
+
+    Returns
+    -------
+    mean, variance : float
+        Infinite or NaN where the moments are that they need (the fourth of q where a is not 0).
+    """
+    q_variance, k_variance = query.variance, key.variance
+    slope = alignment * math.sqrt(k_variance / q_variance) if alignment else 0.0
+    own = 1 - alignment**2
+    linear = query.mean * slope + key.mean
+    variance = linear**2 * q_variance + own * k_variance * (query.mean**2 + q_variance)
+    if slope:
+        variance += 2 * linear * slope * query.central_moment(3)
+        variance += slope**2 * (query.central_moment(4) - q_variance**2)
+    return d_k * (query.mean * key.mean + slope * q_variance), d_k * variance

@@ -1,0 +1,90 @@
+"""Matrices as maps: attention weights, and an audit's layers by heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis.show.drawing import drawable, new_figure, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from analysis.audit.tensors.result import TensorAudit
+
+_LARGEST_MAP = 256
+
+
+def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> Figure:
+    """
+    Draw a weight matrix of shape (n_queries, n_keys): keys across, queries down, with a colour bar.
+
+    A matrix with more than 256 rows or columns is shown as the largest weight of each block of cells, and the title
+    says so, since averaging or dropping cells would hide a single large weight.
+    """
+    array = np.asarray(weights, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"weights must be a non-empty matrix (n_queries, n_keys): got shape {array.shape}")
+    shown, block = _block_maxima(array)
+    figure = new_figure(4.8, 4.0)
+    axis = figure.subplots()
+    note = "" if block == (1, 1) else f" (largest of each {block[0]}×{block[1]} block)"
+    _heatmap(figure, axis, shown, label="weight", vmin=0.0, extent=_extent(array, shown))
+    axis.set(xlabel="key", ylabel="query")
+    axis.set_title(drawable(title) + note, fontsize=10)
+    return figure
+
+
+def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Sequence[str] = ()) -> Figure:
+    """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"values must be a non-empty matrix (layers, heads): got shape {array.shape}")
+    figure = new_figure(min(1.6 + 0.5 * array.shape[1], 14), min(1.2 + 0.36 * array.shape[0], 12))
+    axis = figure.subplots()
+    _heatmap(figure, axis, array, label=label)
+    axis.set(xlabel="head", ylabel="layer")
+    if 0 < len(row_names) <= 40:
+        axis.set_yticks(range(len(row_names)), [shortened(name) for name in row_names], fontsize=8)
+    axis.set_title(drawable(title), fontsize=10)
+    if array.size <= 400:
+        middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
+        for (i, j), value in np.ndenumerate(array):
+            if np.isfinite(value):
+                colour = "black" if value > middle else "white"
+                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=6, color=colour)
+    return figure
+
+
+def audit_map(audit: TensorAudit) -> Figure:
+    """Draw an audit as a layers × heads map of entropy / log(visible keys): 1 is uniform, 0 one-hot."""
+    layers = list(dict.fromkeys(head.layer for head in audit.heads))
+    values = np.full((len(layers), 1 + max((head.head for head in audit.heads), default=0)), np.nan)
+    for head in audit.heads:
+        values[layers.index(head.layer), head.head] = head.entropy_ratio
+    return map_figure(values, title="entropy / log(visible keys)", label="1 uniform, 0 one-hot", row_names=layers)
+
+
+def _heatmap(
+    figure: Figure, axis: Axes, array: Any, *, label: str, vmin: float | None = None, extent: Any = None
+) -> None:
+    image = axis.imshow(array, cmap="viridis", vmin=vmin, aspect="auto", interpolation="nearest", extent=extent)
+    figure.colorbar(image, ax=axis, label=label)
+
+
+def _block_maxima(array: Any) -> tuple[Any, tuple[int, int]]:
+    block = tuple(-(-size // _LARGEST_MAP) for size in array.shape)
+    for axis, size in enumerate(block):
+        if size > 1:
+            array = np.fmax.reduceat(array, np.arange(0, array.shape[axis], size), axis=axis)
+    return array, (block[0], block[1])
+
+
+def _extent(array: Any, shown: Any) -> tuple[float, float, float, float] | None:
+    if shown.shape == array.shape:
+        return None
+    return (-0.5, array.shape[1] - 0.5, array.shape[0] - 0.5, -0.5)

@@ -1,0 +1,1 @@
+"""The words that every wing shares: quantities, laws, scales, and how numbers and text are read and written."""

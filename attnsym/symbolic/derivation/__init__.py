@@ -1,0 +1,1 @@
+"""A derivation: its steps, the rules that propose them, and the check of every line."""

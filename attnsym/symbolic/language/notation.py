@@ -1,0 +1,226 @@
+"""Every symbol once: vectors, indices, sizes, and the inert operators E, Var, Cov, Sum with which to write a claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from sympy import Expr, IndexedBase, KroneckerDelta, Symbol, sympify
+
+COMPONENT, KEY, VALUE = "d_k", "n_keys", "d_v"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A vector, array or scalar random variable: its symbol, the sorts of its indices, and whether E acts on it."""
+
+    symbol: Any
+    sorts: tuple[str, ...] = ()
+    random: bool = False
+    meaning: str = ""
+
+
+def _vector(name: str) -> Any:
+    return IndexedBase(name, real=True)
+
+
+def _scalar(name: str) -> Any:
+    return Symbol(name, real=True)
+
+
+q, k, k2, u, w = (_vector(name) for name in ("q", "k", "k2", "u", "w"))
+s, p, x, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "K", "V", "C_q", "C_k"))
+excess, p_t, cgf_i = (_vector(name) for name in ("excess", "p_t", "cgf_i"))
+S, X, Y, z = (_scalar(name) for name in ("S", "X", "Y", "z"))
+
+FAMILIES: dict[str, Family] = {
+    "q": Family(q, (COMPONENT,), True, "query"),
+    "k": Family(k, (COMPONENT,), True, "key"),
+    "k2": Family(k2, (COMPONENT,), True, "a second key"),
+    "u": Family(u, (COMPONENT,), True, "a random unit vector"),
+    "w": Family(w, (COMPONENT,), True, "another random unit vector"),
+    "S": Family(S, (), True, "a score"),
+    "X": Family(X, (), True, "one more query component"),
+    "Y": Family(Y, (), True, "one more key component"),
+    "z": Family(z, (), True, "the difference of two scores"),
+    "s": Family(s, (KEY,), False, "scores of one row"),
+    "p": Family(p, (KEY,), False, "weights of one row, softmax(s)"),
+    "x": Family(x, (KEY,), False, "any numbers, one for each key"),
+    "K": Family(K, (KEY, COMPONENT), False, "keys"),
+    "V": Family(V, (KEY, VALUE), False, "values"),
+    "C_q": Family(C_q, (COMPONENT, COMPONENT), False, "second moments of q"),
+    "C_k": Family(C_k, (COMPONENT, COMPONENT), False, "second moments of k"),
+    "excess": Family(excess, (KEY,), False, "slack of an inequality, one for each key"),
+    "p_t": Family(p_t, (KEY,), False, "weights at inverse temperature t, softmax(t·s)"),
+    "cgf_i": Family(cgf_i, (COMPONENT,), False, "log E[exp(t q_i k_i)]"),
+}
+BY_SYMBOL = {family.symbol: name for name, family in FAMILIES.items()}
+
+# Indices carry no size of their own: an index runs over what it indexes.
+i, j, l, r, a, b = INDICES = tuple(Symbol(name, integer=True, positive=True) for name in ("i", "j", "l", "r", "a", "b"))
+
+d_k, n_keys = (Symbol(name, integer=True, positive=True) for name in ("d_k", "n_keys"))
+SIZES = {COMPONENT: d_k, KEY: n_keys}
+
+c, t, rho, scale, epsilon, H, log_Z = (_scalar(name) for name in ("c", "t", "rho", "scale", "epsilon", "H", "log_Z"))
+# Opaque to the kernel: each enters through an axiom that says what it is.
+_OPAQUE = ("cgf", "log_1mt2", "H_t", "s_variance", "s_third", "two_key", "bell_width", "logistic_2", "logistic_4")
+cgf, log_1mt2, H_t, s_variance, s_third, two_key, bell_width, logistic_2, logistic_4 = map(_scalar, _OPAQUE)
+mu_q, mu_k, sigma_q, sigma_k, sigma_z = (_scalar(name) for name in ("mu_q", "mu_k", "sigma_q", "sigma_k", "sigma_z"))
+# What the kernel calls them.
+PARAMETERS = {
+    c: "c",
+    t: "t",
+    rho: "ρ",
+    scale: "scale",
+    epsilon: "ε",
+    mu_q: "μ_q",
+    mu_k: "μ_k",
+    sigma_q: "σ_q",
+    sigma_k: "σ_k",
+    sigma_z: "σ_z",
+} | {_scalar(name): name for name in _OPAQUE}
+
+
+def moment(vector: Any, order: int) -> Any:
+    """Return the symbol mₙ(vector) of a moment that all components share; `identical` or `fourth_moment` gives it."""
+    name = BY_SYMBOL.get(vector)
+    if name is None or not FAMILIES[name].random or not isinstance(order, (int, sympy.Integer)) or not 1 <= order <= 16:
+        raise ValueError(f"moment takes a random vector and an order from 1 to 16: got {vector}, {order}")
+    return Symbol(f"m_{order}({name})", real=True)
+
+
+class Operator(Expr):  # type: ignore[misc]  # SymPy carries no types
+    """
+    Base of the inert operators: constructing one evaluates nothing.
+
+    E(q_i q_j) with j renamed to i must be E(q_i²); an operator that evaluated E(q_i q_j) = 0 on construction would
+    give 0 for it.
+    """
+
+    is_commutative = True
+    arity = 1
+
+    def __new__(cls, *arguments: Any) -> Any:
+        """Keep the arguments as they are; strings are refused, since SymPy would run them."""
+        if len(arguments) != cls.arity:
+            raise ValueError(f"{cls.__name__} takes {cls.arity} argument{'s' * (cls.arity > 1)}: got {len(arguments)}")
+        return Expr.__new__(cls, *(sympify(argument, strict=True) for argument in arguments))
+
+    def _latex(self, printer: Any) -> str:
+        from attnsym.symbolic.typeset.printing import to_latex
+
+        return to_latex(self)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{type(self).__name__}({', '.join(printer._print(argument) for argument in self.args)})"
+
+
+class E(Operator):
+    """Expectation, inert."""
+
+
+class Var(Operator):
+    """Variance E[X²] - E[X]², inert."""
+
+
+class Cov(Operator):
+    """Covariance E[XY] - E[X]E[Y], inert."""
+
+    arity = 2
+
+
+class Dot(Operator):
+    """Inner product of two vectors, ``Dot(k, q)`` for kᵀq = Σ_i k_i q_i."""
+
+    arity = 2
+
+
+class Trace(Operator):
+    """Trace of a product of two matrices, ``Trace(C_q, C_k)`` for Σ_ij C_q[i,j] C_k[j,i]."""
+
+    arity = 2
+
+
+class D(Operator):
+    """Partial derivative ``D(f, s[j])`` by one component; an index bound inside f never meets j."""
+
+    arity = 2
+
+
+class WeightedMean(Operator):
+    """``WeightedMean(x[i], i)``: the mean Σ_i p_i x_i under the weights p."""
+
+    arity = 2
+
+
+class WeightedVar(Operator):
+    """``WeightedVar(x[i], i)``: the variance under the weights p."""
+
+    arity = 2
+
+
+class WeightedCov(Operator):
+    """``WeightedCov(f, g, i)``: the covariance under the weights p."""
+
+    arity = 3
+
+
+def delta(left: Any, right: Any) -> Any:
+    """Kronecker's δ of two indices."""
+    return KroneckerDelta(left, right)
+
+
+def Sum(body: Any, *indices: Any) -> Any:
+    """
+    Sum `body` over all values of each index, innermost first; an index runs over what it indexes in `body`.
+
+    Returns
+    -------
+    sympy.Sum
+        With limits (i, 1, d_k) or (i, 1, n_keys), unevaluated. An index that `body` does not use runs to d_k.
+
+    Raises
+    ------
+    ValueError
+        If an index is given twice, is no index symbol, or indexes things of different sizes.
+    """
+    if not indices or len(set(indices)) < len(indices):
+        raise ValueError(f"Sum takes an expression and one or more different indices: got indices {indices}")
+    result = sympify(body, strict=True)
+    for index in indices:
+        result = sympy.Sum(result, (index, 1, size_of_index(index, result)))
+    return result
+
+
+def size_of_index(index: Any, *expressions: Any) -> Any:
+    """Return the size that `index` runs to in these expressions; d_k where none of them uses it."""
+    if index not in INDICES:
+        raise ValueError(f"Sum runs over the indices {', '.join(map(str, INDICES))}: got {index}")
+    sorts = set().union(*(index_sorts(expression, index) for expression in expressions)) or {COMPONENT}
+    if len(sorts) > 1:
+        raise ValueError(f"index {index} runs over different sizes, {' and '.join(sorted(sorts))}, in {expressions}")
+    (sort,) = sorts
+    if sort not in SIZES:
+        raise ValueError(f"sums over the components of a value are not in the notation: got {expressions}")
+    return SIZES[sort]
+
+
+def KeySum(body: Any, index: Any) -> Any:
+    """Sum over all keys, for a `body` that need not use the index."""
+    return sympy.Sum(sympify(body, strict=True), (index, 1, n_keys))
+
+
+def index_sorts(expression: Any, index: Any) -> set[str]:
+    """The sorts of the places in which `expression` uses `index`, or what a δ sets equal to it."""
+    found: set[str] = set()
+    pairs = [set(node.args) for node in expression.atoms(KroneckerDelta)]
+    alike = {index}
+    for _ in pairs:
+        alike = alike.union(*(pair for pair in pairs if alike & pair))
+    for node in sympy.preorder_traversal(expression):
+        if isinstance(node, sympy.Indexed) and node.base in BY_SYMBOL:
+            sorts = FAMILIES[BY_SYMBOL[node.base]].sorts
+            found |= {sort for own, sort in zip(node.indices, sorts, strict=False) if own in alike}
+    return found

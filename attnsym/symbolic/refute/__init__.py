@@ -1,0 +1,1 @@
+"""Counterexamples: finite laws, and exact evaluation on them."""

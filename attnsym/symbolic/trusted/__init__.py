@@ -1,0 +1,1 @@
+"""What a proof rests on, and nothing else: no SymPy is imported here."""

@@ -1,0 +1,268 @@
+"""
+The second decision procedure: a normal form at symbolic size.
+
+Every term becomes a combination of sums over *distinct* indices. Σ_i f(i) splits into the values of i that are already
+in use and one new index different from all of them; a product of two such sums splits by which of their indices
+coincide; an index that a monomial no longer mentions is summed away and leaves the factor (size - indices in use).
+Two terms are equal when, for each pattern of equal free indices, all coefficients cancel as polynomials in the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import permutations, product
+
+from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.kernel import parameter
+from attnsym.symbolic.trusted.labels import entangled, matchings, rename, signature
+from attnsym.symbolic.trusted.moments import MOMENT, Moments
+from attnsym.symbolic.trusted.polynomial import (
+    Budget,
+    Generator,
+    Monomial,
+    Polynomial,
+    accumulate,
+    add,
+    constant,
+    multiply,
+    single,
+    size_generator,
+    times,
+    vanishes,
+)
+from attnsym.symbolic.trusted.terms import (
+    EXPONENTIAL,
+    INVERSE_PARTITION,
+    WEIGHT_SORT,
+    Add,
+    Component,
+    Delta,
+    Mean,
+    Mul,
+    Number,
+    Parameter,
+    Power,
+    Size,
+    Sum,
+    Term,
+)
+
+INVERSE: Generator = (INVERSE_PARTITION, ())
+
+
+def equal(
+    difference: Term,
+    free: Mapping[int, str],
+    facts: Facts,
+    random: frozenset[str],
+    sorts: Mapping[str, tuple[str, ...]],
+) -> bool:
+    """
+    Decide whether `difference` vanishes at every size, as `kernel.equal` does, at symbolic size.
+
+    Parameters
+    ----------
+    difference, free, facts, random
+        As there.
+    sorts : mapping of str to tuple of str
+        For each family, the sort of each of its indices.
+    """
+    budget = Budget()
+    for environment, fixed in _patterns(free):
+        form = _Form(facts, random, sorts, fixed, budget)
+        if form.cleared(form.of(difference, environment)):
+            return False
+    return True
+
+
+def _patterns(free: Mapping[int, str]) -> Iterator[tuple[dict[int, int], dict[int, str]]]:
+    """Each way in which free indices of one sort may coincide: index -> label, and label -> sort."""
+
+    def extend(
+        indices: list[int], environment: dict[int, int], fixed: dict[int, str]
+    ) -> Iterator[tuple[dict[int, int], dict[int, str]]]:
+        if not indices:
+            yield environment, fixed
+            return
+        index, sort = indices[0], free[indices[0]]
+        for label in [*(known for known in fixed if fixed[known] == sort), -1 - len(fixed)]:
+            yield from extend(indices[1:], {**environment, index: label}, {**fixed, label: sort})
+
+    yield from extend(list(free), {}, {})
+
+
+class _Form:
+    """Sums over distinct labels. Negative labels are free or held fixed; labels from 0 on are summed over."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        random: frozenset[str],
+        sorts: Mapping[str, tuple[str, ...]],
+        fixed: dict[int, str],
+        budget: Budget,
+        moments: Moments | None = None,
+    ) -> None:
+        self.facts, self.random, self.sorts, self.fixed, self.budget = facts, random, sorts, fixed, budget
+        self.moments = moments or Moments(facts, budget)
+        self.representatives: dict[Monomial, Monomial] = {}
+
+    def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
+        match term:
+            case Number(number):
+                return constant(number)
+            case Parameter(name, power):
+                return parameter(name, power, self.facts, self.moments)
+            case Size(sort, half_power):
+                return single(size_generator(sort), half_power)
+            case Component(family, indices):
+                return self._component(family, tuple(environment[index] for index in indices))
+            case Delta(left, right):
+                return constant(int(environment[left] == environment[right]))
+            case Add(terms):
+                return add(self.of(part, environment) for part in terms)
+            case Mul(factors):
+                result = constant(1)
+                for factor in factors:
+                    result = self.multiply(result, self.of(factor, environment))
+                return result
+            case Power(base, exponent):
+                value, result = self.of(base, environment), constant(1)
+                for _ in range(exponent):
+                    result = self.multiply(result, value)
+                return result
+            case Sum(index, sort, body):
+                return self._sum(index, sort, body, environment)
+            case Mean(body):
+                return self._mean(self.of(body, environment))
+
+    def _component(self, family: str, labels: tuple[int, ...]) -> Polynomial:
+        if family.startswith("C_") and self.facts.says("second_moments", family[2:]):
+            return self.moments.second(family[2:], *labels)
+        family, kept = self.facts.representative(family, labels)
+        symmetric = family.startswith("C_")
+        return single((family, tuple(sorted(kept)) if symmetric else kept))  # type: ignore[type-var]
+
+    def _sum(self, index: int, sort: str, body: Term, environment: Mapping[int, int]) -> Polynomial:
+        used = [label for label, own in self.fixed.items() if own == sort]
+        parts = [self.of(body, {**environment, index: label}) for label in used]
+        new = -1 - len(self.fixed)
+        inside = _Form(self.facts, self.random, self.sorts, {**self.fixed, new: sort}, self.budget, self.moments)
+        inside.representatives = self.representatives
+        return add([*parts, self._bind(inside.of(body, {**environment, index: new}), new, sort)])
+
+    def _bind(self, value: Polynomial, label: int, sort: str) -> Polynomial:
+        """Turn a fixed label into one that is summed over."""
+        result: Polynomial = {}
+        for monomial, coefficient in value.items():
+            bound = self._bound(monomial)
+            fresh = len(bound)
+            renamed = rename(monomial, {label: fresh})
+            term: Polynomial = {renamed: coefficient}
+            if fresh not in self._bound(renamed):
+                # An index nobody mentions takes size - (labels in use) values.
+                term = self._times(term, self._values_left(sort, [own for own in bound.values() if own == sort]))
+            for piece, factor in term.items():
+                accumulate(result, self._canonical(piece), factor)
+        return result
+
+    def _values_left(self, sort: str, bound: list[str]) -> Polynomial:
+        in_use = sum(own == sort for own in self.fixed.values()) + len(bound)
+        return add([single(size_generator(sort), 2), constant(-in_use)])
+
+    def multiply(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        """Multiply two sums: their labels may coincide in every way that keeps each side's labels distinct."""
+        result: Polynomial = {}
+        bounds = {b: self._bound(b) for b in right}
+        for a, x in left.items():
+            ours = self._bound(a)
+            for b, y in right.items():
+                theirs = bounds[b]
+                for matching in matchings(ours, theirs):
+                    self.budget.spend(2 + len(a))
+                    fresh = iter(range(len(ours), len(ours) + len(theirs)))
+                    renaming = {label: matching[label] if label in matching else next(fresh) for label in theirs}
+                    monomial = times(a, rename(b, renaming))
+                    if not vanishes(monomial, self.facts.orders):
+                        accumulate(result, self._canonical(monomial), x * y)
+        return result
+
+    def _mean(self, value: Polynomial) -> Polynomial:
+        result: Polynomial = {}
+        for monomial, coefficient in value.items():
+            bound = self._bound(monomial)
+            inner = tuple(item for item in monomial if item[0][0] in self.random)
+            outer = tuple(item for item in monomial if item[0][0] not in self.random)
+            for moment, factor in self.moments.mean(inner).items():
+                rest = times(outer, moment)
+                if vanishes(rest, self.facts.orders):
+                    continue
+                left = self._bound(rest)
+                self._collect(result, rest, coefficient * factor, [bound[n] for n in bound if n not in left])
+        return result
+
+    def _collect(self, result: Polynomial, monomial: Monomial, coefficient: object, gone: list[str]) -> None:
+        """Add a monomial from which the labels of sorts `gone` have vanished."""
+        term: Polynomial = {monomial: coefficient}  # type: ignore[dict-item]
+        remaining = list(self._bound(monomial).values())
+        for sort in gone:
+            term = self._times(term, self._values_left(sort, [own for own in remaining if own == sort]))
+            remaining.append(sort)
+        for piece, factor in term.items():
+            accumulate(result, self._canonical(piece), factor)
+
+    def cleared(self, value: Polynomial) -> Polynomial:
+        """Multiply by powers of Z until no 1/Z is left."""
+        settled: dict[int, Polynomial] = {}
+        for monomial, coefficient in value.items():
+            rest = tuple(item for item in monomial if item[0] != INVERSE)
+            accumulate(settled.setdefault(dict(monomial).get(INVERSE, 0), {}), rest, coefficient)
+        fixed = [single((EXPONENTIAL, (label,))) for label, sort in self.fixed.items() if sort == WEIGHT_SORT]
+        partition = add([*fixed, single((EXPONENTIAL, (0,)))])
+        result: Polynomial = {}
+        for power in range(max(settled, default=0) + 1):
+            result = add([self.multiply(result, partition), settled.get(power, {})])
+        return result
+
+    def _times(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        return multiply(left, right, self.budget, self.facts.orders)
+
+    def _bound(self, monomial: Monomial) -> dict[int, str]:
+        """The labels that a monomial sums over, with their sorts."""
+        found: dict[int, str] = {}
+        for (name, labels), _ in monomial:
+            if name == MOMENT:
+                found |= self._bound(labels)  # type: ignore[arg-type]
+            else:
+                for label, sort in zip(labels, self.sorts.get(name, ()), strict=False):
+                    if label >= 0:  # type: ignore[operator]
+                        found[label] = sort  # type: ignore[index]
+        return found
+
+    def _canonical(self, monomial: Monomial) -> Monomial:
+        """Choose one representative among all renamings of the labels summed over."""
+        if monomial not in self.representatives:
+            self.representatives[monomial] = self._choose(monomial)
+        return self.representatives[monomial]
+
+    def _choose(self, monomial: Monomial) -> Monomial:
+        bound = self._bound(monomial)
+        if not bound:
+            return monomial
+        # Labels that share no factor with another are told apart by what the monomial says of them alone.
+        tied = entangled(monomial)
+        classes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        for label in bound:
+            classes.setdefault((bound[label], signature(monomial, label)), []).append(label)
+        orders = product(
+            *(
+                permutations(group) if any(label in tied for label in group) else (group,)
+                for _, group in sorted(classes.items())
+            )
+        )
+        candidates = []
+        for order in orders:
+            self.budget.spend(len(monomial))
+            labels = [label for group in order for label in group]
+            candidates.append(rename(monomial, {label: n for n, label in enumerate(labels)}))
+        return min(candidates)

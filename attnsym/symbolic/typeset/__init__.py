@@ -1,0 +1,1 @@
+"""How formulas are set: in Unicode, LaTeX and MathML."""

@@ -1,0 +1,170 @@
+"""A derivation as a page: statement, assumptions, each step with its rule, verdict, and what is easily misread."""
+
+from __future__ import annotations
+
+import textwrap
+from html import escape
+from typing import TYPE_CHECKING
+
+from attnsym.symbolic.typeset.boxes import Box, Fence, Row, Token, math_element
+from attnsym.symbolic.typeset.printing import Convention, Typesetter
+
+if TYPE_CHECKING:
+    from attnsym.symbolic.derivation.derivation import Derivation
+    from attnsym.symbolic.derivation.steps import Chain, Equation, Step
+    from attnsym.symbolic.trusted.assumptions import Assumption
+
+WIDTH = 104
+_RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\leq ", "mo")}
+
+
+def equation_box(equation: Equation, convention: Convention) -> Box:
+    """Both sides and what stands between them."""
+    setter = Typesetter(convention)
+    return Row((setter.box(equation.lhs), *_right(equation, setter)))
+
+
+def _right(equation: Equation, setter: Typesetter) -> tuple[Box, ...]:
+    """Return the relation and the right side, with O(…) where a series was cut."""
+    right: tuple[Box, ...] = (_RELATIONS[equation.relation], setter.box(equation.rhs))
+    if equation.remainder is not None:
+        right += (Token(" + ", "+", "mo"), Token("O"), Fence(setter.box(equation.remainder)))
+    return right
+
+
+def equation_mathml(equation: Equation, convention: Convention) -> str:
+    """Return an equation as a ``<math>`` element."""
+    return math_element(equation_box(equation, convention))
+
+
+def unicode_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as text."""
+    verdict = derivation.check()
+    lines = [f"{derivation.key}: {derivation.title}", "", "Statement"]
+    lines += _statement_lines(derivation, convention)
+    lines += ["", "Assumptions"]
+    lines += [f"  [{label}] {item.sentence}  ({item})" for item, label in _labels(derivation).items()] or ["  none"]
+    lines += [f"  withdrawn: {item.sentence}  ({item})" for item in sorted(derivation.withdrawn)]
+    if verdict.moments:
+        lines.append(f"  Finite must be: {', '.join(verdict.moments)}.")
+    for number, axiom in enumerate(derivation.axioms, 1):
+        lines += _wrapped(f"[T{number}] trusted: {axiom.sentence}")
+    position = 0
+    for chain in derivation.chains:
+        lines += ["", _heading(chain), *_chain_lines(chain, derivation, position, verdict.step, convention)]
+        position += len(chain.steps)
+    lines += ["", *_wrapped(f"{verdict.truth.value}: {verdict.reason}.", "")]
+    lines += _wrapped(str(verdict.witness)) if verdict.witness is not None else []
+    if derivation.remark:
+        lines += ["", "Remark", *_wrapped(derivation.remark)]
+    lines += ["", f"Source: {derivation.source}"]
+    return "\n".join(lines)
+
+
+def _statement_lines(derivation: Derivation, convention: Convention) -> list[str]:
+    """Each equation; where there are several, with the assumptions of each."""
+    proved = [chain for chain in derivation.chains if chain.role == "statement"]
+    labels = _labels(derivation)
+    lines = []
+    for chain in proved:
+        cited = sorted((item for item in chain.assumptions if item in labels), key=lambda item: int(labels[item][1:]))
+        under = ", ".join(labels[item] for item in cited) if len(proved) > 1 else ""
+        lines.append(f"  {chain.equation.to_unicode(convention)}{f'   [{under}]' if under else ''}")
+    return lines
+
+
+def _labels(derivation: Derivation) -> dict[Assumption, str]:
+    return {item: f"A{number}" for number, item in enumerate(derivation.assumptions, 1)}
+
+
+def _heading(chain: Chain) -> str:
+    return chain.heading or {"statement": "Derivation", "lemma": "Lemma", "second route": "Second route"}[chain.role]
+
+
+def _chain_lines(
+    chain: Chain, derivation: Derivation, first: int, broken: int | None, convention: Convention
+) -> list[str]:
+    setter = Typesetter(convention)
+    rows = [
+        (f" {Row(_right(step, setter)).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
+        for number, step in enumerate(chain.steps, first)
+    ]
+    column = min(max(len(left) for left, _, _ in rows) + 3, 70)
+    lines = [f"  {setter.box(chain.steps[0].lhs).unicode()}"]
+    for number, (left, right, note) in enumerate(rows, first):
+        right += "   ✗ breaks" if number == broken else ""
+        fits = len(left) < column
+        lines += [left.ljust(column) + right] if fits else [left, " " * column + right]
+        lines += textwrap.wrap(note, WIDTH, initial_indent="      ", subsequent_indent="      ")
+    return lines
+
+
+def reason(step: Step, derivation: Derivation) -> str:
+    """Return what stands beside a step: its rule and the labels of what it cites."""
+    from attnsym.symbolic.derivation.steps import Chain
+
+    labels, trusted = _labels(derivation), derivation.axioms
+    present = sorted((item for item in step.cites if item in labels), key=list(labels).index)
+    cited = [labels[item] for item in present] + [f"withdrawn {item}" for item in step.cites if item not in labels]
+    for known in step.known:
+        source = known.source
+        cited.append(_heading(source).lower() if isinstance(source, Chain) else f"T{trusted.index(source) + 1}")
+    return f"{step.rule} [{', '.join(cited)}]" if cited else step.rule
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    wrapped = []
+    for paragraph in text.split("\n"):
+        more = indent + " " * (len(paragraph) - len(paragraph.lstrip()))
+        wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent=indent, subsequent_indent=more) or [""]
+    return wrapped
+
+
+def latex_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as aligned blocks: one for each chain, and one with the assumptions."""
+    setter = Typesetter(convention)
+    blocks = []
+    for chain in derivation.chains:
+        rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
+        for step in chain.steps:
+            right = Row(_right(step, setter)).latex()
+            why = _plain(reason(step, derivation))
+            rows.append(rf"&\quad {right} && \text{{{why}}} \\")
+        blocks.append(_aligned(rows))
+    assumed = [_plain(f"[{label}] {item}") for item, label in _labels(derivation).items()]
+    return "\n\n".join([*blocks, *([_aligned([rf"&\text{{{own}}} \\" for own in assumed])] if assumed else [])])
+
+
+def _aligned(rows: list[str]) -> str:
+    return "$$\n\\begin{aligned}\n" + "\n".join(rows) + "\n\\end{aligned}\n$$"
+
+
+def _plain(text: str) -> str:
+    """Escape what is special to TeX in running text."""
+    return text.replace("_", r"\_")
+
+
+def mathml_page(derivation: Derivation, convention: Convention) -> str:
+    """Return the page as an HTML fragment with MathML."""
+    setter, verdict = Typesetter(convention), derivation.check()
+    parts = [f'<section class="derivation" id="{escape(derivation.key)}">', f"<h3>{escape(derivation.title)}</h3>"]
+    parts += [equation.to_mathml(convention) for equation in derivation.statement.equations]
+    assumed = "".join(
+        f"<li>[{label}] {escape(item.sentence)} <code>{escape(str(item))}</code></li>"
+        for item, label in _labels(derivation).items()
+    )
+    parts.append(f"<ul>{assumed}</ul>" if assumed else "<p>No assumptions.</p>")
+    for chain in derivation.chains:
+        parts.append(f"<h4>{escape(_heading(chain))}</h4><table>")
+        parts.append(f"<tr><td>{math_element(setter.box(chain.steps[0].lhs))}</td><td></td></tr>")
+        for step in chain.steps:
+            right = math_element(Row(_right(step, setter)))
+            note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
+            parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
+        parts.append("</table>")
+    trusted = "".join(f"<li>[T{n}] trusted: {escape(own.sentence)}</li>" for n, own in enumerate(derivation.axioms, 1))
+    parts += [f"<ul>{trusted}</ul>"] * bool(trusted)
+    parts += [f"<p>{escape(line)}</p>" for line in str(verdict).split("\n") if not line.startswith("Trusted")]
+    parts += [f"<p>{escape(derivation.remark)}</p>"] * bool(derivation.remark)
+    parts += [f"<p>Source: {escape(derivation.source)}</p>", "</section>"]
+    return "\n".join(parts)

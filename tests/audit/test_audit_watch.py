@@ -1,0 +1,440 @@
+"""Watching a live torch model: the same bits, the numbers of hand computations, and honesty about what is not seen."""
+
+import dataclasses
+import itertools
+import math
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from analysis import WatchRow, read_history, watch
+from analysis.audit.live.history import HistoryFile
+
+
+def example_row(**changes):
+    row = WatchRow(
+        step=3, module='h.0,"attn"', call=0, head=1, d_k=8, n_queries=5, n_keys=7, scale=0.125, dtype="bfloat16",
+        rows=4, rows_left_out=1, largest_score=130.0,
+        within_row_variance=1 / 3, entropy_ratio=0.5, dead_row_fraction=0.25,
+        query_norm=2.0, key_norm=3.0, cosine_at_largest=-0.5, largest_channel=2, largest_channel_share=0.75,
+        rounding_step=1.0, query_gradient_norm=1e-9, key_gradient_norm=math.nan,
+    )  # fmt: skip
+    return dataclasses.replace(row, **changes)
+
+
+@pytest.mark.parametrize("name", ["h.csv", "h.jsonl"])
+def test_history_gives_back_its_rows(tmp_path, name):
+    rows = [example_row(), example_row(step=4, module="é", key_gradient_norm=0.5)]
+    file = HistoryFile(tmp_path / name)
+    file.write(rows[:1])
+    file.write(rows[1:])
+    file.close()
+    read = read_history(tmp_path / name)
+    assert str(read) == str(tuple(rows))  # NaN included, and every digit of 1/3
+
+
+@pytest.mark.parametrize("name", ["h.csv", "h.jsonl"])
+def test_history_survives_a_crash_in_the_middle_of_a_line(tmp_path, name):
+    file = HistoryFile(tmp_path / name)
+    file.write([example_row(), example_row(step=4)])
+    file.close()
+    text = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(text[:-20])
+    assert [row.step for row in read_history(tmp_path / name)] == [3]
+
+
+def test_history_refuses_other_files(tmp_path):
+    with pytest.raises(ValueError, match=r"must be a \.csv or \.jsonl"):
+        HistoryFile(tmp_path / "h.txt")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "x.jsonl").write_text("[1]\n")
+    for name in ("x.csv", "x.jsonl"):
+        with pytest.raises(ValueError, match="no history"):
+            read_history(tmp_path / name)
+
+
+def test_watch_without_torch_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "analysis.audit.live.torch_calls", raising=False)
+    with pytest.raises(ImportError, match="pip install"), watch(object()):
+        pass
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True])
+def test_every_must_be_a_positive_whole_number(every):
+    with pytest.raises(ValueError, match="every must be"), watch(object(), every=every):
+        pass
+
+
+def by_hand(q, k, visible, scale, kept):
+    """All numbers of one head over a batch, by loops; q, k: (batch, length, d), kept: (batch, n_queries)."""
+    variances, ratios, dead, best = [], [], [], (-1.0, None)
+    for b in range(len(q)):
+        for i in range(q.shape[1]):
+            seen = np.flatnonzero(visible[b, i])
+            if len(seen) < 2 or not kept[b, i]:
+                continue
+            s = scale * k[b, seen] @ q[b, i]
+            p = np.exp(s - s.max())
+            p /= p.sum()
+            variances.append(s.var())
+            ratios.append(-(p[p > 0] * np.log(p[p > 0])).sum() / math.log(len(seen)))
+            dead.append((1 - (p**2).sum()) < 1e-3)
+            j = int(np.abs(s).argmax())
+            if abs(s[j]) > best[0]:
+                best = (abs(s[j]), (b, i, seen[j]))
+    b, i, j = best[1]
+    products = np.abs(q[b, i] * k[b, j])
+    return {
+        "rows": len(ratios),
+        "largest_score": best[0],
+        "within_row_variance": np.mean(variances),
+        "entropy_ratio": np.mean(ratios),
+        "dead_row_fraction": np.mean(dead),
+        "query_norm": math.sqrt((q[kept] ** 2).sum(-1).mean()),
+        "key_norm": math.sqrt(((k[kept] if q.shape == k.shape else k) ** 2).sum(-1).mean()),
+        "cosine_at_largest": q[b, i] @ k[b, j] / np.linalg.norm(q[b, i]) / np.linalg.norm(k[b, j]),
+        "largest_channel": int(products.argmax()),
+        "largest_channel_share": products.max() / products.sum(),
+    }
+
+
+def assert_is(row, expected, rtol=2e-5):
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(row, name), value, rtol=rtol, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.slow
+class TestTorch:
+    @pytest.fixture(autouse=True)
+    def torch(self):
+        return pytest.importorskip("torch")
+
+    @pytest.fixture
+    def transformer(self, torch):
+        """A two-layer causal transformer with grouped heads, which also keeps its queries and keys for the test."""
+        functional = torch.nn.functional
+
+        class Attention(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.q, self.k, self.v = (torch.nn.Linear(32, width) for width in (32, 16, 16))
+                self.growth, self.kept = 1.0, None
+
+            def forward(self, x):
+                b, n, _ = x.shape
+                q = self.growth * self.q(x).view(b, n, 4, 8).transpose(1, 2)
+                k, v = (f(x).view(b, n, 2, 8).transpose(1, 2) for f in (self.k, self.v))
+                self.kept = (q, k)
+                if torch.is_grad_enabled():
+                    q.retain_grad(), k.retain_grad()
+                out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3, enable_gqa=True)
+                return out.transpose(1, 2).reshape(b, n, 32)
+
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attn, self.mlp = (
+                    Attention(),
+                    torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32)),
+                )
+
+            def forward(self, x):
+                x = x + self.attn(x)
+                return x + torch.nn.functional.dropout(self.mlp(x), 0.1, self.training)
+
+        torch.manual_seed(0)
+        return torch.nn.Sequential(Block(), Block())
+
+    def test_training_with_a_growing_query_norm(self, torch, transformer, tmp_path):
+        optimizer = torch.optim.SGD(transformer.parameters(), lr=0.05)
+        expected, gradients = [], []
+        with watch(transformer, history=tmp_path / "h.csv") as watcher:
+            for step in range(6):
+                for block in transformer:
+                    block.attn.growth = 3.0**step
+                x = torch.randn(3, 10, 32)
+                loss = (transformer(x) - x.roll(1, dims=1)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                kept = [
+                    (layer, *(t.detach().double().numpy() for t in block.attn.kept))
+                    for layer, block in enumerate(transformer)
+                ]
+                for layer, q, k in kept:
+                    for head in range(4):
+                        visible = np.broadcast_to(np.tri(10, dtype=bool), (3, 10, 10))
+                        hand = by_hand(q[:, head], k[:, head // 2], visible, 0.3, np.ones((3, 10), bool))
+                        expected.append((step, f"{layer}.attn", head, hand))
+                        q_grad, k_grad = (t.grad.double().numpy() for t in transformer[layer].attn.kept)
+                        gradients.append(
+                            [math.sqrt((g**2).sum(-1).mean()) for g in (q_grad[:, head], k_grad[:, head // 2])]
+                        )
+                optimizer.step()
+        rows = read_history(tmp_path / "h.csv")
+        assert len(rows) == len(expected) == 6 * 2 * 4
+        for row, (step, module, head, hand), norms in zip(rows, expected, gradients, strict=True):
+            assert (row.step, row.module, row.head, row.call, row.scale) == (step, module, head, 0, 0.3)
+            assert row.rows_left_out == 3  # the first row of a causal head sees one key
+            assert_is(row, hand, rtol=1e-4)  # float32 scores up to 10³: 10³·eps of each row's exponent
+            np.testing.assert_allclose([row.query_gradient_norm, row.key_gradient_norm], norms, rtol=1e-4)
+        of_head = [row for row in rows if (row.module, row.head) == ("0.attn", 0)]
+        assert all(later.query_norm > 2 * earlier.query_norm for earlier, later in itertools.pairwise(of_head))
+        assert of_head[-1].dead_row_fraction > 0.5 > of_head[0].dead_row_fraction
+        assert watcher.unseen == ()
+
+    @pytest.mark.parametrize("kind", ["mha", "weights", "post-norm", "pre-norm", "stack", "decoder"])
+    @pytest.mark.parametrize("training", [False, True])
+    @pytest.mark.parametrize("grad", [False, True])
+    @pytest.mark.parametrize("padded", [False, True])
+    @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+    def test_the_output_and_the_random_numbers_are_the_same_to_the_bit(self, torch, kind, training, grad, padded):
+        nn = torch.nn
+        torch.manual_seed(0)
+        layer = {"batch_first": True, "dropout": 0.1}
+        model = {
+            "mha": lambda: nn.MultiheadAttention(32, 4, batch_first=True, dropout=0.1),
+            "weights": lambda: nn.MultiheadAttention(32, 4, dropout=0.1),
+            "post-norm": lambda: nn.TransformerEncoderLayer(32, 4, 64, **layer),
+            "pre-norm": lambda: nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, **layer),
+            "stack": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, **layer), 2),
+            "decoder": lambda: nn.TransformerDecoderLayer(32, 4, 64, **layer),
+        }[kind]().train(training)
+        x = torch.randn(3, 12, 32)
+        mask = torch.zeros(3, 12, dtype=torch.bool)
+        mask[1, 7:] = mask[2, 4:] = padded
+        mask = mask if padded else None
+
+        def call():
+            if kind in ("mha", "weights"):
+                y = x if kind == "mha" else x.transpose(0, 1)
+                return model(y, y, y, key_padding_mask=mask, need_weights=kind == "weights")[0]
+            if kind == "decoder":
+                return model(x, x, tgt_key_padding_mask=mask)
+            return model(x, src_key_padding_mask=mask)
+
+        with torch.set_grad_enabled(grad):
+            torch.manual_seed(1)
+            plain, after = call(), torch.rand(1)
+            torch.manual_seed(1)
+            with watch(model) as watcher:
+                watched, after_watched = call(), torch.rand(1)
+        assert torch.equal(plain, watched)
+        assert torch.equal(after, after_watched)
+        assert watcher.unseen == ()
+        calls = {"stack": 2, "decoder": 2}.get(kind, 1)
+        assert len(watcher.rows) == 4 * calls
+        names = {
+            "mha": {"MultiheadAttention"},
+            "weights": {"MultiheadAttention"},
+            "stack": {"layers.0.self_attn", "layers.1.self_attn"},
+            "decoder": {"self_attn", "multihead_attn"},
+        }.get(kind, {"self_attn"})
+        assert {row.module for row in watcher.rows} == names
+        first = next(row for row in watcher.rows if row.module != "multihead_attn")
+        assert (first.rows, first.rows_left_out) == ((23, 13) if padded else (36, 0))
+
+    @pytest.mark.parametrize("grad", [False, True])
+    def test_a_fused_layer_against_hand_computations(self, torch, grad):
+        torch.manual_seed(2)
+        model = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+        x, padding = 3 * torch.randn(2, 9, 16), torch.zeros(2, 9, dtype=torch.bool)
+        padding[1, 5:] = True
+        with torch.set_grad_enabled(grad), watch(model) as watcher:
+            model(x, src_key_padding_mask=padding)
+        weight, bias = model.self_attn.in_proj_weight.detach().double(), model.self_attn.in_proj_bias.detach().double()
+        q, k = ((x.double() @ weight[rows].T + bias[rows]).numpy() for rows in (slice(0, 16), slice(16, 32)))
+        valid = ~padding.numpy()
+        for head, row in enumerate(watcher.rows):
+            part = slice(8 * head, 8 * head + 8)
+            visible = np.broadcast_to(valid[:, None, :], (2, 9, 9))
+            assert_is(row, by_hand(q[..., part], k[..., part], visible, 8**-0.5, valid))
+
+    @pytest.mark.parametrize("mask_kind", ["boolean", "additive", "per head", "three axes"])
+    def test_masks_are_those_of_the_call(self, torch, mask_kind):
+        functional = torch.nn.functional
+        torch.manual_seed(3)
+        q, k = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 8, 4)
+        shape = {"boolean": (6, 8), "additive": (2, 1, 6, 8), "per head": (2, 3, 6, 8), "three axes": (3, 6, 8)}[
+            mask_kind
+        ]
+        seen = torch.rand(shape) < 0.6
+        mask = seen if mask_kind != "additive" else torch.zeros(shape).masked_fill(~seen, -math.inf)
+
+        class Model(torch.nn.Module):
+            def forward(self):
+                return functional.scaled_dot_product_attention(q, k, k, mask)
+
+        with watch(Model()) as watcher:
+            Model()
+            watcher._capture.model()
+        visible = np.broadcast_to(seen.numpy(), (2, 3, 6, 8))
+        for head, row in enumerate(watcher.rows):
+            hand = by_hand(
+                q[:, head].double().numpy(), k[:, head].double().numpy(), visible[:, head], 0.5, np.ones((2, 6), bool)
+            )
+            assert_is(row, hand)
+
+    def test_sdpa_imported_by_name_is_seen_once(self, torch):
+        from torch.nn.functional import scaled_dot_product_attention as early
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return early(x, x, x)
+
+        model = Model()
+        with watch(model) as watcher:
+            model(torch.randn(1, 2, 5, 4))
+        assert [row.head for row in watcher.rows] == [0, 1]
+
+    def test_attention_by_hand_and_traced_models_are_named_as_unseen(self, torch):
+        class ByHand(torch.nn.Module):
+            def forward(self, x):
+                return torch.softmax(x @ x.mT, dim=-1) @ x
+
+        class Outer(torch.nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, x):
+                return self.inner(x)
+
+        model = Outer(ByHand())
+        with watch(model) as watcher:
+            model(torch.randn(1, 2, 5, 4))
+        assert watcher.rows == []
+        (sentence,) = watcher.unseen
+        assert sentence.startswith("inner: attention by hand")
+
+        class SelfAttention(torch.nn.Module):
+            def forward(self, x):
+                return x
+
+        model = Outer(SelfAttention())
+        with watch(model) as watcher:
+            model(torch.randn(1, 2, 5, 4))
+        assert watcher.unseen == ("inner (SelfAttention): no attention call was seen.",)
+
+    @pytest.mark.filterwarnings("ignore:Using `torch.compile:UserWarning")
+    def test_compiled_models_are_seen(self, torch):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return functional.scaled_dot_product_attention(x, x, x) + 1
+
+        model = torch.compile(Model(), backend="eager")
+        x = torch.randn(1, 2, 5, 4)
+        plain = model(x)
+        with watch(model) as watcher:
+            watched = model(x)
+        assert torch.equal(plain, watched)
+        assert len(watcher.rows) == 2
+
+    def test_hooks_on_a_learned_query_do_not_pile_up(self, torch):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.query = torch.nn.Parameter(torch.randn(1, 2, 3, 4))
+
+            def forward(self, x):
+                return functional.scaled_dot_product_attention(self.query, x, x)
+
+        model = Model()
+        with watch(model) as watcher:
+            for _ in range(4):
+                model.query.grad = None
+                model(torch.randn(1, 2, 5, 4)).square().sum().backward()
+                expected = model.query.grad.square().sum(-1).mean((0, 2)).sqrt()
+        assert not model.query._backward_hooks
+        np.testing.assert_allclose([row.query_gradient_norm for row in watcher.rows[-2:]], expected, rtol=1e-6)
+
+    def test_every_and_history_lines(self, torch, transformer, tmp_path):
+        with watch(transformer, every=3, history=tmp_path / "h.jsonl"), torch.no_grad():
+            for _ in range(7):
+                transformer(torch.randn(1, 4, 32))
+        assert sorted({row.step for row in read_history(tmp_path / "h.jsonl")}) == [0, 3, 6]
+
+    def test_finished_steps_are_on_disk_while_the_model_runs(self, torch, transformer, tmp_path):
+        with watch(transformer, history=tmp_path / "h.csv"), torch.no_grad():
+            transformer(torch.randn(1, 4, 32))
+            transformer(torch.randn(1, 4, 32))
+            assert {row.step for row in read_history(tmp_path / "h.csv")} == {0}
+
+    def test_an_exception_in_the_model_leaves_nothing_behind(self, torch):
+        functional = torch.nn.functional
+        original, hooks = functional.scaled_dot_product_attention, torch.nn.modules.module
+
+        class Broken(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+
+            def forward(self, x):
+                self.layer(x[..., :5])
+
+        before = len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)
+        with pytest.raises(Exception, match="8"), watch(Broken()) as watcher:
+            watcher._capture.model(torch.randn(1, 3, 8))
+        assert functional.scaled_dot_product_attention is original
+        assert (len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)) == before
+        assert not torch._C._is_torch_function_mode_enabled()
+        assert torch.overrides.has_torch_function((torch.nn.Parameter(torch.zeros(1)),)) is False
+        with watch(torch.nn.Linear(1, 1)):
+            assert torch._C._is_torch_function_mode_enabled()
+
+    @pytest.mark.parametrize(("value", "step"), [(127.0, 0.5), (128.0, 1.0), (300.0, 2.0)])
+    def test_rounding_step_of_bfloat16(self, torch, value, step):
+        from analysis.audit.live.statistics import rounding_step
+
+        assert rounding_step(value, torch.bfloat16) == step
+        assert rounding_step(value, torch.float32) == float(np.spacing(np.float32(value)))
+        assert rounding_step(value, torch.float16) == float(np.spacing(np.float16(value)))
+        assert rounding_step(1e6, torch.float16) == math.inf
+        assert math.isnan(rounding_step(math.nan, torch.float16))
+
+    def test_a_nan_query_row_is_left_out(self, torch):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def forward(self, q):
+                return functional.scaled_dot_product_attention(q, torch.ones(1, 1, 4, 2), torch.ones(1, 1, 4, 2))
+
+        q = torch.ones(1, 1, 3, 2)
+        q[0, 0, 1] = math.nan
+        model = Model()
+        with watch(model) as watcher:
+            model(q)
+        (row,) = watcher.rows
+        assert (row.rows, row.rows_left_out) == (2, 1)
+        assert row.entropy_ratio == pytest.approx(1.0)
+
+    def test_bad_arguments(self, torch, tmp_path):
+        with pytest.raises(ValueError, match="must be a torch"), watch(3):
+            pass
+        with watch(torch.nn.Linear(1, 1)), pytest.raises(ValueError, match="one watch"), watch(torch.nn.Linear(1, 1)):
+            pass
+        with pytest.raises(FileNotFoundError), watch(torch.nn.Linear(1, 1), history=tmp_path / "no" / "h.csv"):
+            pass
+        assert torch.nn.functional.scaled_dot_product_attention.__name__ == "scaled_dot_product_attention"
+
+    def test_watching_costs_less_than_three_forward_passes(self, torch):
+        layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
+        model, x = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.randn(4, 64, 128)
+        plain, watched, threads = [], [], torch.get_num_threads()
+        torch.set_num_threads(1)  # idle cores of a shared machine are no part of the comparison
+        for _ in range(15):
+            start = time.perf_counter()
+            model(x)
+            plain.append(time.perf_counter() - start)
+            with watch(model):
+                start = time.perf_counter()
+                model(x)
+                watched.append(time.perf_counter() - start)
+        torch.set_num_threads(threads)
+        assert min(watched) - min(plain) < 3 * min(plain)
