@@ -173,7 +173,7 @@ def _audit_function(
 
 
 def _print(result: TensorAudit) -> None:
-    from analysis.audit.files.stored import printable
+    from analysis.vocabulary.text import printable
 
     out = console()
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
@@ -207,7 +207,7 @@ def _table(
 
 def _short_names(layers: Sequence[str]) -> dict[str, str]:
     """Return layer names without what all of them share up to a separator: "model.layers.3.attn" is "3" in a table."""
-    from analysis.audit.files.stored import printable
+    from analysis.vocabulary.text import printable
 
     parts = [re.split(r"([./:_])", name) for name in layers]
     most = min(len(part) for part in parts) - 1 if len(parts) > 1 else 0

@@ -9,12 +9,13 @@ from typing import Any
 
 from analysis.audit.files.naming import LayerNames, find_layers
 from analysis.audit.files.readers import read_tensors
-from analysis.audit.files.stored import StoredTensor, printable
+from analysis.audit.files.stored import StoredTensor
 from analysis.audit.tensors.arrays import LayerArrays, as_layer
 from analysis.audit.tensors.audit import Layer, audit_layers
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.tensors.visibility import Rules, Window
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
+from analysis.vocabulary.text import printable
 
 
 def audit_files(

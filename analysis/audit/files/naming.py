@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.audit.files.stored import printable
+from analysis.vocabulary.text import printable
 
 QUERY_NAMES = ("q", "query", "queries", "query_states", "query_layer")
 KEY_NAMES = ("k", "key", "keys", "key_states", "key_layer")

@@ -12,7 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.audit.files.stored import StoredTensor, is_shape, mapped, pickle_refusal, printable
+from analysis.audit.files.stored import StoredTensor, is_shape, mapped, pickle_refusal
+from analysis.vocabulary.text import printable
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from analysis.audit.files.numpy_files import MAGIC, read_npy, read_npz
 from analysis.audit.files.safetensors_files import read_safetensors
-from analysis.audit.files.stored import StoredTensor, pickle_refusal, printable
+from analysis.audit.files.stored import StoredTensor, pickle_refusal
+from analysis.vocabulary.text import printable
 
 PICKLED = {".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.audit.files.stored import StoredTensor, is_shape, mapped, printable
+from analysis.audit.files.stored import StoredTensor, is_shape, mapped
+from analysis.vocabulary.text import printable
 
 MAX_HEADER = 100_000_000
 _TYPES = {

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.vocabulary.text import printable
+
 _CONVERT = (
     "import sys, torch, safetensors.torch as s; "
     "s.save_file({k: v.contiguous() for k, v in torch.load(sys.argv[1], weights_only=True).items()}, sys.argv[2])"
@@ -48,11 +50,6 @@ class StoredTensor:
                 f"tensor {printable(self.name)} has type {self.stored_as}, which cannot be read as numbers"
             )
         return self.load()
-
-
-def printable(name: str) -> str:
-    """Return a name fit for a terminal: control characters (escape sequences) become backslash escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def mapped(path: Path, dtype: np.dtype[Any], shape: Sequence[int], offset: int, order: str) -> NDArray[Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.audit.files.stored import printable
 from analysis.audit.functions.adapter import LAYOUTS, Arguments, Caller, CallFailed, axes
 from analysis.audit.functions.probes.masks import probe_mask
 from analysis.audit.functions.probes.normalisation import probe_normalisation, probe_rows
@@ -25,6 +24,7 @@ from analysis.audit.functions.probes.visibility import probe_causal, probe_defau
 from analysis.audit.functions.result import CallableAudit
 from analysis.audit.functions.session import Session, Sizes
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
+from analysis.vocabulary.text import printable
 
 
 def audit_callable(

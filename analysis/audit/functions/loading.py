@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from analysis.audit.files.stored import printable
+from analysis.vocabulary.text import printable
 
 
 def load_callable(target: str) -> Callable[..., Any]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.audit.files.stored import printable
 from analysis.audit.functions.findings import SEVERITIES, Finding
 from analysis.audit.functions.scale_law import ScaleLaw
 from analysis.audit.functions.session import Session
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
+from analysis.vocabulary.text import printable
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.audit.files.stored import printable
+from analysis.vocabulary.text import printable
 
 Array = NDArray[Any]
 

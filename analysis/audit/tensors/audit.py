@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.audit.files.stored import printable
 from analysis.audit.tensors.arrays import LayerArrays, as_attention_mask, as_layer, spread_mask
 from analysis.audit.tensors.heads import HeadItem, HeadPlace, audit_head
 from analysis.audit.tensors.result import TensorAudit
@@ -20,6 +19,7 @@ from analysis.audit.tensors.rows import HeadAudit
 from analysis.audit.tensors.visibility import RowView, Rules, Window
 from analysis.predict.interpolated import predicted_entropy
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
+from analysis.vocabulary.text import printable
 from attnsym._threads import available_workers, one_blas_thread
 
 PARALLEL_SCORES = 2**24

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.audit.files.stored import printable
 from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
 from analysis.audit.tensors.verdicts import TROUBLE
 from analysis.audit.tensors.visibility import Rules
 from analysis.vocabulary.strict_json import finite_or_none
+from analysis.vocabulary.text import printable
 
 if TYPE_CHECKING:
     from analysis.audit.tensors.audit import Layer
