@@ -23,41 +23,15 @@ if TYPE_CHECKING:
     from analysis.audit.tensors.rows import HeadAudit, LayerAudit
 
 _WIDTH = 100
-_COLUMNS = {
-    "layer": "layer",
-    "head": "head",
-    "score_variance_ratio": "var/d_k",
-    "within_row_variance": "in row",
-    "entropy_ratio": "H/log m",
-    "predicted_entropy_ratio": "Gauss",
-    "jacobian_trace": "tr J",
-    "dead_row_fraction": "dead",
-    "largest_score": "max |s|",
-    "first_key_share": "1st key",
-    "verdict": "verdict",
-}
-_LAYER_COLUMNS = {
-    "layer": "layer",
-    "heads": "heads",
-    **{name: title for name, title in _COLUMNS.items() if name not in ("layer", "head", "verdict")},
-    "heads_above_four": "in row>4",
-    "heads_saturated": "saturated",
-}
 _REMEDY_COLUMNS = {
     "layer": "layer",
     "head": "head",
     "current": "now",
     "scale": "scale",
     "softcap": "or soft-cap",
-    "clip_factor": "or γ (q, k × √γ)",
+    "query_factor": "or q ×",
+    "key_factor": "and k ×",
 }
-_LEGEND = """
-var/d_k   variance of kᵀq over d_k: 1 for independent components of variance 1
-in row    variance of the scores that one query sees, mean over queries: all that softmax sees of their size
-          (both divide by the number of pairs or keys n, not n - 1: iid scores average 1 - 1/n of theirs)
-H/log m   entropy of the weights over its maximum, m visible keys; Gauss: of Gaussian scores of that variance
-tr J      1 - sum of squared weights, what softmax lets through of the gradient; dead: rows with tr J < 0.001
-max |s|   largest score; 1st key: mean weight on the first token"""
 
 
 @app.command("audit")
@@ -83,7 +57,7 @@ def audit_command(
         str | None,
         typer.Option(
             metavar="QUANTITY=NUMBER",
-            help="Say what would meet it: entropy_fraction, within_row_variance or largest_score.",
+            help="What would meet it: entropy_fraction, within_row_variance, largest_score, largest_signed_score.",
         ),
     ] = None,
     layout: Annotated[
@@ -173,6 +147,7 @@ def _audit_function(
 
 
 def _print(result: TensorAudit) -> None:
+    from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS, LEGEND
     from analysis.vocabulary.text import printable
 
     out = console()
@@ -181,9 +156,11 @@ def _print(result: TensorAudit) -> None:
     for note in result.notes:
         print(note)
     short = _short_names([layer.layer for layer in result.layers])
-    out.print(_table("Every head", _COLUMNS, result.heads, short))
-    out.print(_table("Layers (means over heads)", _LAYER_COLUMNS, result.layers, short))
-    print(_LEGEND)
+    of_heads = {column.name: column.short for column in HEAD_COLUMNS if column.short}
+    of_layers = {column.name: column.short for column in LAYER_COLUMNS}
+    out.print(_table("Every head", of_heads, result.heads, short))
+    out.print(_table("Layers (means over heads)", of_layers, result.layers, short))
+    print(LEGEND)
     print()
     for sentence in result.summary():
         print(textwrap.fill(sentence, _WIDTH, subsequent_indent="    ", break_long_words=False))

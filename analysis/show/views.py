@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS
 from analysis.show import drawing, heatmaps, plots
 from analysis.show.illustrations import TenKeys, self_attention
 from attnsym import explain
 
 if TYPE_CHECKING:
+    from analysis.audit.tensors.columns import Column
     from analysis.audit.tensors.result import TensorAudit
     from analysis.confront.confirmation import Confirmation
     from analysis.measure.result import Study
@@ -101,27 +103,6 @@ def study_view(study: Study) -> dict[str, Any]:
     }
 
 
-_HEAD_COLUMNS = {
-    "layer": "layer",
-    "head": "head",
-    "score_variance_ratio": "variance / d_k",
-    "within_row_variance": "within-row variance (population)",
-    "entropy_ratio": "entropy / log m",
-    "predicted_entropy_ratio": "Gaussian prediction",
-    "jacobian_trace": "tr J",
-    "dead_row_fraction": "dead rows",
-    "largest_score": "largest |score|",
-    "first_key_share": "first key",
-    "verdict": "verdict",
-    "cause": "cause",
-}
-_LAYER_COLUMNS = {
-    **{name: _HEAD_COLUMNS[name] for name in list(_HEAD_COLUMNS)[:-2] if name != "head"},
-    "heads_above_four": "heads above 4 within row",
-    "heads_saturated": "saturated heads",
-}
-
-
 def audit_view(audit: TensorAudit) -> dict[str, Any]:
     """Return an audit as sentences, a map and two tables."""
     return {
@@ -129,14 +110,15 @@ def audit_view(audit: TensorAudit) -> dict[str, Any]:
         "summary": audit.summary(),
         "figures": [_figure(heatmaps.audit_map(audit))] if audit.heads else [],
         "tables": [
-            ("Layers (means over heads)", True, *_table(audit.layers, _LAYER_COLUMNS)),
-            ("Every head", False, *_table(audit.heads, _HEAD_COLUMNS)),
+            ("Layers (means over heads)", True, *_table(audit.layers, LAYER_COLUMNS)),
+            ("Every head", False, *_table(audit.heads, HEAD_COLUMNS)),
         ],
     }
 
 
-def _table(records: Sequence[Any], columns: dict[str, str]) -> tuple[list[str], list[list[str]]]:
-    return list(columns.values()), [[_cell(getattr(record, name)) for name in columns] for record in records]
+def _table(records: Sequence[Any], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
+    cells = [[_cell(getattr(record, column.name)) for column in columns] for record in records]
+    return [column.title for column in columns], cells
 
 
 def confirmation_view(confirmation: Confirmation) -> dict[str, Any]:

@@ -273,10 +273,10 @@ def test_variances_divide_by_the_number_of_visible_keys_wherever_they_are_named(
 @pytest.mark.parametrize(
     ("make", "verdict", "cause"),
     [
-        (lambda q, k: (q * 5, k * 5), "saturated", "norm growth"),
+        (lambda q, k: (q * 5, k * 5), "saturated", "large norms"),
         (lambda q, k: (q * 0.1, k * 0.1), "near uniform", "small norms"),
         (lambda q, k: (q, k), "as predicted", None),
-        (lambda q, k: (q * 1.4, k * 1.4), "as predicted", "norm growth"),
+        (lambda q, k: (q * 1.4, k * 1.4), "as predicted", "large norms"),
         (lambda q, k: (q * np.r_[8.0, np.ones(31)], k * np.r_[8.0, np.ones(31)]), None, "one channel: 0"),
         (lambda q, k: (q + 3 * k.mean(0) + 2.0, k), None, "shared mean"),
         (lambda q, k: (low_rank(q), low_rank(k)), None, "alignment of q and k"),

@@ -11,7 +11,8 @@ from analysis.audit.files.naming import LayerNames, find_layers
 from analysis.audit.files.readers import read_tensors
 from analysis.audit.files.stored import StoredTensor
 from analysis.audit.tensors.arrays import LayerArrays, as_layer
-from analysis.audit.tensors.audit import Layer, audit_layers
+from analysis.audit.tensors.audit import audit_layers
+from analysis.audit.tensors.layers import Layer
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.tensors.visibility import Rules, Window
 from analysis.vocabulary.scale import ScaleLike, resolve_scale

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.audit.tensors.arrays import LayerArrays, as_attention_mask, as_layer, spread_mask
-from analysis.audit.tensors.heads import HeadItem, HeadPlace, audit_head
+from analysis.audit.tensors.arrays import LayerArrays, as_layer
+from analysis.audit.tensors.heads import audit_head
+from analysis.audit.tensors.layers import Layer, head_items, head_place
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.tensors.rows import HeadAudit
-from analysis.audit.tensors.visibility import RowView, Rules, Window
+from analysis.audit.tensors.visibility import Rules, Window
 from analysis.predict.interpolated import predicted_entropy
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
 from attnsym._threads import available_workers, one_blas_thread
 
 PARALLEL_SCORES = 2**24
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer whose arrays are fetched when its turn comes, so that only one is in memory."""
-
-    name: str
-    load: Callable[[], LayerArrays]
 
 
 def audit_tensors(
@@ -115,50 +106,13 @@ def audit_layers(
             scores = math.prod(arrays.query.shape[:3]) * arrays.key.shape[2]
             run = pool.map if scores >= PARALLEL_SCORES else map
             heads += run(audit, range(arrays.query.shape[1]))
-    return TensorAudit(source, scale.label, rules, tuple(notes), tuple(heads), _layers=tuple(layers), _scale=scale)
+    return TensorAudit(source, scale.label, rules, tuple(notes), tuple(heads), _layers=tuple(layers))
 
 
+@np.errstate(all="ignore")  # threads start with NumPy's own; what is not finite is found and told in words
 def _audit_head(name: str, arrays: LayerArrays, scale: Scale, rules: Rules, head: int) -> HeadAudit:
     place = head_place(name, head, arrays, scale, rules)
     return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
-
-
-def head_place(name: str, head: int, arrays: LayerArrays, scale: Scale, rules: Rules) -> HeadPlace:
-    """Return where a head stands: under grouped heads, head h reads key head h // (H_q / H_kv)."""
-    (_, heads, _, d_k), (_, key_heads, n_keys, _) = arrays.query.shape, arrays.key.shape
-    key_head = head // (heads // key_heads)
-    return HeadPlace(name, head, key_head, d_k, n_keys, scale(d_k, max(n_keys, 1)), rules.softcap)
-
-
-def head_items(head: int, arrays: LayerArrays, rules: Rules) -> list[HeadItem]:
-    """Return a head's queries, keys and values per batch item, padded rows cut away."""
-    (batch, heads, n_queries, _), (_, key_heads, n_keys, _) = arrays.query.shape, arrays.key.shape
-    key_head = head // (heads // key_heads)
-    mask = None
-    if rules.attn_mask is not None:
-        mask = spread_mask(as_attention_mask(rules.attn_mask), (batch, heads, n_queries, n_keys))
-    items = []
-    for b in range(batch):
-        rows, columns = _kept(arrays.valid_queries, b, n_queries), _kept(arrays.valid_keys, b, n_keys)
-        view = RowView(rules, rows, columns, None if mask is None else mask[b, head])
-        whole_rows, whole_columns = len(rows) == n_queries, len(columns) == n_keys
-        query, key = arrays.query[b, head], arrays.key[b, key_head]
-        value = None if arrays.value is None else arrays.value[b, key_head]
-        items.append(
-            HeadItem(
-                query=query if whole_rows else query[rows],
-                key=key if whole_columns else key[columns],
-                value=value if value is None or whole_columns else value[columns],
-                padded_rows=n_queries - len(rows),
-                visible=view.visible if rules.hides else None,
-                bias=view.bias if rules.adds else None,
-            )
-        )
-    return items
-
-
-def _kept(valid: NDArray[Any] | None, item: int, length: int) -> NDArray[Any]:
-    return np.arange(length) if valid is None else np.flatnonzero(valid[item])
 
 
 def _kind(part: Any) -> str:

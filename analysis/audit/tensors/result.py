@@ -10,26 +10,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from analysis.audit.tensors.columns import HEAD_COLUMNS
+from analysis.audit.tensors.layers import Layer
+from analysis.audit.tensors.remedies import Remedy, remedies
 from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
 from analysis.audit.tensors.verdicts import TROUBLE
 from analysis.audit.tensors.visibility import Rules
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
-if TYPE_CHECKING:
-    from analysis.audit.tensors.audit import Layer
-    from analysis.audit.tensors.remedies import Remedy
-    from analysis.vocabulary.scale import Scale
-
 WIDE = 4.0
 COARSE = 128.0  # from here on bfloat16 holds whole numbers only
 MOST_NAMED = 12
-HEAD_COLUMNS = (
-    "layer", "head", "score_variance_ratio", "within_row_variance", "entropy_ratio", "predicted_entropy_ratio",
-    "jacobian_trace", "dead_row_fraction", "largest_score", "first_key_share", "verdict", "cause",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,6 @@ class TensorAudit:
     notes: tuple[str, ...]
     heads: tuple[HeadAudit, ...]
     _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
-    _scale: Scale | None = field(default=None, repr=False, compare=False)
 
     @property
     def layers(self) -> tuple[LayerAudit, ...]:
@@ -71,7 +64,7 @@ class TensorAudit:
         return tuple(head for head in self.heads if head.verdict in TROUBLE)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return the heads as dictionaries of plain numbers and words, NaN as None, components left out."""
+        """Return the heads as dictionaries of plain numbers and words, NaN as None, without `components`."""
         return [_record(head) for head in self.heads]
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,18 +120,16 @@ class TensorAudit:
         self, quantity: str, target: float, *, heads: Sequence[tuple[str, int]] | None = None
     ) -> tuple[Remedy, ...]:
         """Return the scale, soft-cap and clip factor that bring heads to a target; see `remedies`."""
-        from analysis.audit.tensors.remedies import remedies
-
-        return remedies(self, quantity, target, heads=heads)
+        return remedies(self.heads, self._layers, self.rules, quantity, target, chosen=heads)
 
     def __repr__(self) -> str:
         """Return the summary."""
         return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in HEAD_COLUMNS)
+        cells = "".join(f"<th>{column.title}</th>" for column in HEAD_COLUMNS)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(shown(getattr(h, name)))}</td>" for name in HEAD_COLUMNS) + "</tr>"
+            "<tr>" + "".join(f"<td>{html.escape(shown(getattr(h, c.name)))}</td>" for c in HEAD_COLUMNS) + "</tr>"
             for h in self.heads
         )
         lines = "<br>".join(html.escape(line) for line in self.summary())
@@ -188,4 +179,4 @@ def _places(heads: Sequence[HeadAudit]) -> str:
 
 def _record(row: Any) -> dict[str, Any]:
     fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(row)
-    return {f.name: finite_or_none(getattr(row, f.name)) for f in fields if f.name != "components"}
+    return {f.name: finite_or_none(getattr(row, f.name)) for f in fields if f.repr}

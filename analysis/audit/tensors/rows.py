@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from analysis.audit.tensors.account import Account
+from analysis.audit.tensors.columns import LAYER_MEANS
+from analysis.audit.tensors.layers import HeadPlace
+from analysis.audit.tensors.row_means import RowCounts, RowMeans
 
 
-@dataclass(frozen=True)
-class Components:
-    """Mean and variance (population, within a batch item for keys) of each of the d_k components."""
-
-    query_means: tuple[float, ...]
-    query_variances: tuple[float, ...]
-    key_means: tuple[float, ...]
-    key_variances: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class HeadAudit:
+@dataclass(frozen=True, kw_only=True)
+class HeadAudit(Account, RowMeans, RowCounts, HeadPlace):  # fields stand in the order of a record, last base first
     """
     One head of one layer. Means run over the query rows that count; NaN where nothing counts.
 
@@ -42,7 +37,8 @@ class HeadAudit:
     entropy, entropy_ratio : mean entropy in nats, and mean of entropy / log(visible keys).
     predicted_entropy_ratio : the exact expectation for Gaussian scores of the measured variance.
     jacobian_trace, dead_row_fraction : mean tr J = 1 − Σ p², and the share of rows with tr J < 1e-3.
-    largest_score : largest absolute score.
+    largest_score, largest_signed_score : largest absolute score, and the largest with its sign: softmax and its
+        overflow see the second.
     first_key_share : mean weight on the first real key.
     effective_dimension : (tr M)²/tr(M²), M = C_q C_k: the number of independent products that the scores amount to;
         the same for C_q and C_k alone. At most the number of tokens.
@@ -50,63 +46,26 @@ class HeadAudit:
     query_mean_share, key_mean_share : ‖E q‖²/E‖q‖² and the same of k.
     shared_query_share : part of the within-row variance that E[q] alone makes, the same ranking of keys in every row.
     row_mean_share : part of E[score²] that is common to a row's keys, which softmax ignores.
-    largest_channel, largest_channel_share : the component i with the largest E[qᵢ²]·Var(kᵢ), and its part of the sum.
-    factor_norm, factor_mean, factor_channel, factor_alignment : scale²·d_k·E[q²]·E[k²], and what multiplies it to the
-        predicted variance: keys' shared mean taken out, channels unequal, components correlated.
+    top_key, top_key_share, top_query, top_query_share : the key (position among real tokens) that carries most of the
+        predicted variance and its part, the largest of every batch item; the same of the queries.
+    factor_scale, factor_top_key, factor_top_query, factor_mean, factor_norm, factor_channel, factor_alignment : what
+        multiplies to the predicted variance: scale²·d_k, a key or a query that stands out (1 where none does), the
+        queries' shared mean, norms of what is left (keys about their mean), unequal channels, correlated components.
+    largest_channel, largest_channel_share : the component without which least is left, and the part that goes with it.
+    without_channel : factors of what is left then.
+    components : means and variances of every component.
     value_norm, first_value_norm_ratio : rms ‖v‖, and ‖v‖ of the first key over it; None without values.
     groups, grouping : the number and kind ("batch item" or "token block") of the groups behind standard errors. Rows
         share their keys, so that token blocks of one text give a lower bound.
-    verdict, cause : in words, see `analysis.audit.tensors.verdicts`; no cause is named of scores of ordinary size.
+    verdict, cause, cause_factor : in words, see `analysis.audit.tensors.verdicts`, and the factor on the variance that
+        the cause names; None and NaN of scores of ordinary size.
     """
 
-    layer: str
-    head: int
-    key_head: int
-    d_k: int
-    n_keys: int
-    scale: float
-    rows: int
-    rows_padded: int
-    rows_short: int
-    rows_nonfinite: int
-    score_variance: float
-    score_variance_ratio: float
-    within_row_variance: float
-    within_row_variance_standard_error: float
-    predicted_variance_components: float
-    predicted_variance_covariances: float
-    excess_kurtosis: float
-    entropy: float
-    entropy_ratio: float
-    entropy_ratio_standard_error: float
-    predicted_entropy_ratio: float
-    jacobian_trace: float
-    jacobian_trace_standard_error: float
-    dead_row_fraction: float
-    largest_score: float
-    first_key_share: float
-    effective_dimension: float
-    query_effective_dimension: float
-    key_effective_dimension: float
-    query_norm: float
-    key_norm: float
-    query_mean_share: float
-    key_mean_share: float
-    shared_query_share: float
-    row_mean_share: float
-    largest_channel: int
-    largest_channel_share: float
-    factor_norm: float
-    factor_mean: float
-    factor_channel: float
-    factor_alignment: float
-    value_norm: float | None
-    first_value_norm_ratio: float | None
-    groups: int
-    grouping: str
     verdict: str
     cause: str | None
-    components: Components = field(repr=False)
+    cause_factor: float
+    value_norm: float | None
+    first_value_norm_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -144,11 +103,5 @@ def summarise(layer: str, heads: tuple[HeadAudit, ...]) -> LayerAudit:
         heads_above_four=sum(head.within_row_variance > 4 for head in counted),
         heads_saturated=sum(head.verdict == "saturated" for head in heads),
         heads_near_uniform=sum(head.verdict == "near uniform" for head in heads),
-        score_variance_ratio=mean("score_variance_ratio"),
-        within_row_variance=mean("within_row_variance"),
-        entropy_ratio=mean("entropy_ratio"),
-        predicted_entropy_ratio=mean("predicted_entropy_ratio"),
-        jacobian_trace=mean("jacobian_trace"),
-        dead_row_fraction=mean("dead_row_fraction"),
-        first_key_share=mean("first_key_share"),
+        **{name: mean(name) for name in LAYER_MEANS},
     )

@@ -28,7 +28,7 @@ class ScoreRows:
     visible : number of keys that the row may attend to.
     raw_mean, raw_variance : of kᵀq over the visible keys (population variance).
     variance, fourth : second and fourth central moment of the scores that enter softmax.
-    largest : largest absolute score that enters softmax.
+    largest, highest : largest absolute, and largest signed, score that enters softmax.
     entropy : of the weights, in nats.
     jacobian_trace : 1 − Σ pᵢ².
     first_share : weight on the first key.
@@ -41,6 +41,7 @@ class ScoreRows:
     variance: Array
     fourth: Array
     largest: Array
+    highest: Array
     entropy: Array
     jacobian_trace: Array
     first_share: Array
@@ -49,7 +50,19 @@ class ScoreRows:
     @classmethod
     def joined(cls, parts: list[ScoreRows]) -> ScoreRows:
         """Return the rows of several tiles or batch items, one after the other."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+        whole = [*parts, cls.unseeing(0)]
+        return cls(*(np.concatenate([getattr(part, name) for part in whole]) for name in cls.__dataclass_fields__))
+
+    @classmethod
+    def unseeing(cls, n_queries: int) -> ScoreRows:
+        """Return rows that see no key."""
+        none = np.zeros(n_queries)
+        named = {"visible": np.zeros(n_queries, np.int64), "finite": np.zeros(n_queries, bool)}
+        return cls(**(dict.fromkeys(cls.__dataclass_fields__, none) | named))
+
+    def where(self, keep: Array) -> ScoreRows:
+        """Return some of the rows."""
+        return ScoreRows(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
 def score_rows(
@@ -131,6 +144,7 @@ def _tile(raw: Array, scale: float, softcap: float | None, visible: Array | None
         variance=unit**2 * variance.astype(np.float64),
         fourth=unit**4 * fourth.astype(np.float64),
         largest=np.maximum(np.abs(mean + low), np.abs(mean + high)).astype(np.float64),
+        highest=(mean + high).astype(np.float64),
         entropy=np.maximum(np.log(total) - np.vecdot(weights, scores) / total, 0.0).astype(np.float64),
         jacobian_trace=np.maximum(1.0 - np.vecdot(weights, weights) / total**2, 0.0).astype(np.float64),
         first_share=(weights[:, 0] / total).astype(np.float64),

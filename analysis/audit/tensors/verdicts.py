@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+
+from analysis.audit.tensors.account import Account, WithoutChannel
 
 SATURATED_DEAD_ROWS = 0.25
 SATURATED_JACOBIAN = 0.1
@@ -10,7 +13,8 @@ SATURATED_ENTROPY = 0.1
 NEAR_UNIFORM = 0.99
 ENTROPY_TOLERANCE = 0.05
 STANDARD_ERRORS = 3.0
-MOST = 0.5
+MOST = 0.4
+FEWEST_CHANNELS = 4
 
 TROUBLE = ("saturated", "near uniform", "not finite")
 
@@ -49,37 +53,52 @@ def verdict(
     return "heavy-tailed" if gap < 0 else "light-tailed"
 
 
-def cause(
-    *,
-    near_uniform: bool,
-    within_row_variance: float,
-    factor_norm: float,
-    factor_channel: float,
-    factor_alignment: float,
-    shared_query_share: float,
-    largest_channel: int,
-    largest_channel_share: float,
-) -> str | None:
-    """
-    Return what makes the scores large: the largest factor of their variance, or None while that is at most 1.
+@dataclass(frozen=True)
+class Cause:
+    """What makes a head's scores large (or, of flat rows, small): a sentence, and the factor on their variance."""
 
-    Of scores so small that rows are near uniform, the smallest factor is named instead.
+    words: str
+    factor: float
 
-    A shared mean of the queries is named when it alone makes most of the variance (every query then ranks the keys
-    alike); one channel when it carries most of the sum over channels.
+
+def cause(found: Account, d_k: int, *, near_uniform: bool, within_row_variance: float) -> Cause | None:
     """
-    factors = {"norms": factor_norm, "alignment of q and k": factor_alignment, "unequal channels": factor_channel}
-    known = {name: factor for name, factor in factors.items() if math.isfinite(factor)}
-    if near_uniform and known:
-        name = min(known, key=lambda word: known[word])
-        return f"small {name}: variance × {known[name]:.3g}"
+    Return the largest factor of the variance, or None while that variance is at most 1.
+
+    Of scores so small that rows are near uniform, the smallest of scale, norms and alignment is named instead.
+
+    One component is named where the variance falls by more than two fifths without it, and by more than any other factor of
+    what is left; it is the one cause that depends on the basis of the vectors.
+    """
+    align = found.factor_channel * found.factor_alignment
+    if near_uniform:
+        small = {"scale": found.factor_scale, "norms": found.factor_norm, "alignment of q and k": align}
+        known = {name: factor for name, factor in small.items() if math.isfinite(factor)}
+        name = min(known, key=lambda word: known[word], default=None)
+        return None if name is None else Cause(f"small {name}: variance × {known[name]:.3g}", known[name])
     if not within_row_variance > 1.0:
         return None
-    if shared_query_share > MOST:
-        return f"shared mean: E[q] alone makes {shared_query_share:.0%} of the variance"
-    if largest_channel_share > MOST and factor_channel > 1:
-        return f"one channel: {largest_channel} carries {largest_channel_share:.0%}"
-    if not known:
-        return None
-    name = max(known, key=lambda word: known[word])
-    return f"{name.replace('norms', 'norm growth')}: variance × {known[name]:.3g}"
+    norm, alone = found.factor_norm, found.without_channel
+    named = [
+        (found.factor_scale, "scale: variance × {} over that of 1/√d_k"),
+        (found.factor_top_key, _token("key", found.top_key, found.top_key_share)),
+        (found.factor_top_query, _token("query", found.top_query, found.top_query_share)),
+        (found.factor_mean, f"shared mean: E[q] alone makes {found.shared_query_share:.0%} of the variance, × {{}}"),
+    ]
+    if alone is not None and _one_channel(found, alone, d_k):
+        norm, align = alone.norm, alone.alignment
+        where = f"one channel: {found.largest_channel} carries {found.largest_channel_share:.0%} of the variance"
+        named.append((alone.factor, where + ", × {}"))
+    named += [(norm, "large norms: variance × {}"), (align, "alignment of q and k: variance × {}")]
+    possible = [(factor, words) for factor, words in named if factor > 1.0]
+    factor, words = max(possible, key=lambda pair: pair[0], default=(math.nan, ""))
+    return Cause(words.format(f"{factor:.3g}"), factor) if words else None
+
+
+def _token(role: str, place: int, share: float) -> str:
+    return f"one {role}: token {place} carries {share:.0%} of the variance, × {{}}"
+
+
+def _one_channel(found: Account, alone: WithoutChannel, d_k: int) -> bool:
+    most = found.largest_channel_share > MOST and d_k >= FEWEST_CHANNELS
+    return most and alone.factor > max(alone.norm, alone.alignment)
