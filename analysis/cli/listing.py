@@ -1,38 +1,87 @@
-"""`attnsym list`: what can be derived and what is claimed."""
+"""`attnsym list`: what can be derived, what is claimed, and which quantities there are."""
 
 from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
 
 from analysis.cli._app import JsonOption, app, console, print_json
 
 
 @app.command("list")
-def list_command(as_json: JsonOption = False) -> None:
-    """List the derivations and the claims."""
+def list_command(
+    what: Annotated[str | None, typer.Argument(help="quantities; without it, the derivations and the claims.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the derivations and the claims, or the quantities that can be predicted, solved for and studied."""
+    if what is not None and what not in _LISTS:
+        raise ValueError(f"list knows {', '.join(_LISTS)}: got {what!r}")
+    entries = _derivations_and_claims() if what is None else {what: _LISTS[what]()}
+    if as_json:
+        print_json(entries if what is None else entries[what])
+    else:
+        for number, (kind, items) in enumerate(entries.items()):
+            _print(kind, items, first=number == 0)
+
+
+def _derivations_and_claims() -> dict[str, list[dict[str, Any]]]:
     from analysis.confront.claims import CLAIMS
     from attnsym.symbolic import DERIVATIONS
 
-    if as_json:
-        derivations = [{"key": key, "title": derivation.title} for key, derivation in DERIVATIONS.items()]
-        claims = [
-            {
-                "key": claim.key,
-                "route": claim.route,
-                "derivation": claim.derivation,
-                "statement": claim.statement,
-                "meaning": claim.meaning,
-                "assumptions": list(claim.assumptions),
-                "source": claim.source,
-                "cells": len(claim.cells),
-            }
-            for claim in CLAIMS
-        ]
-        print_json({"derivations": derivations, "claims": claims})
-        return
-    out = console()
-    width = max(len(key) for key in (*DERIVATIONS, *(claim.key for claim in CLAIMS)))
-    out.print(f"{len(DERIVATIONS)} derivations (attnsym derive KEY)")
-    for key, derivation in DERIVATIONS.items():
-        out.print(f"  {key:{width}}  {derivation.title}")
-    out.print(f"\n{len(CLAIMS)} claims (attnsym confirm KEY)")
-    for claim in CLAIMS:
-        out.print(f"  {claim.key:{width}}  {claim.route:13}  {claim.statement}")
+    claims = [
+        {
+            "key": claim.key,
+            "route": claim.route,
+            "derivation": claim.derivation,
+            "statement": claim.statement,
+            "meaning": claim.meaning,
+            "assumptions": list(claim.assumptions),
+            "source": claim.source,
+            "cells": len(claim.cells),
+        }
+        for claim in CLAIMS
+    ]
+    derivations = [{"key": key, "title": derivation.title} for key, derivation in DERIVATIONS.items()]
+    return {"derivations": derivations, "claims": claims}
+
+
+def _quantities() -> list[dict[str, Any]]:
+    from analysis.vocabulary.quantities import QUANTITIES
+
+    return [
+        {
+            "name": record.name,
+            "aliases": list(record.aliases),
+            "formula": record.formula,
+            "unit": record.unit,
+            "words": record.words,
+            "exact": None if record.exact is None else record.exact.statistic,
+            "solvable": record.exact is not None and record.exact.is_monotone,
+        }
+        for record in QUANTITIES.values()
+    ]
+
+
+_LISTS = {"quantities": _quantities}
+# Of each kind: how to use an entry, and what is shown beside it.
+_SHOWN = {
+    "derivations": ("attnsym derive KEY", ("title",)),
+    "claims": ("attnsym confirm KEY", ("route", "statement")),
+    "quantities": ("attnsym study NAME; predict and solve where it is exact", ("aliases", "exact", "formula", "words")),
+}
+
+
+def _print(kind: str, items: list[dict[str, Any]], *, first: bool) -> None:
+    use, columns = _SHOWN[kind]
+    rows = [
+        [_text(value) for value in (next(iter(item.values())), *(item[column] for column in columns))] for item in items
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))] + [0]
+    console().print(f"{'' if first else chr(10)}{len(items)} {kind} ({use})")
+    for row in rows:
+        console().print("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
+
+
+def _text(value: Any) -> str:
+    return (", ".join(value) if isinstance(value, list) else value) or "-"

@@ -12,23 +12,17 @@ from numpy.typing import NDArray
 
 from analysis.measure.run.seeds import settings_digest
 from analysis.vocabulary.laws import Law, resolve_law
-
-QUANTITIES = (
-    "score",
-    "entropy",
-    "effective_keys",
-    "jacobian_trace",
-    "jacobian_norm",
-    "dead_row",
-    "max_weight",
-    "score_gradient_norm",
-    "query_gradient_norm",
-)
-DEAD_TRACE = 1e-3
+from analysis.vocabulary.quantities import find_quantity
+from analysis.vocabulary.quantity import Quantity
 
 _CHUNK_ELEMENTS = {"direct": 1 << 18, "conditional": 1 << 17}  # working sets near the size of a core's cache
 _SHARD_ELEMENTS = 1 << 22  # tens of milliseconds: little is lost to a kill, little spent on bookkeeping
 _MAX_SHARD = 1 << 16
+
+
+def reads_score(quantity: str | Callable[..., Any]) -> bool:
+    """Tell the quantities of a single score, which has no row."""
+    return isinstance(quantity, str) and find_quantity(quantity).reads == "score"
 
 
 @dataclass(frozen=True)
@@ -91,6 +85,11 @@ class Cell:
         return settings_digest(self.name, self.settings)
 
     @property
+    def record(self) -> Quantity:
+        """The quantity's record, unless the quantity is a callable."""
+        return find_quantity(self.quantity)
+
+    @property
     def component_laws(self) -> tuple[Law, Law]:
         """The laws of the components of query and key, unless the law is a callable."""
         return resolve_law(self.law[0]), resolve_law(self.law[1])
@@ -103,7 +102,7 @@ class Cell:
     @property
     def keys_drawn(self) -> int:
         """How many keys one replicate draws: a score needs only one."""
-        return 1 if self.quantity == "score" else self.n_keys
+        return 1 if reads_score(self.quantity) else self.n_keys
 
     @property
     def queries_drawn(self) -> int:
@@ -130,6 +129,11 @@ class Cell:
         """Replicates of one shard: a property of the cell, never of the number of workers or replicates."""
         chunks = min(_SHARD_ELEMENTS // self.elements, _MAX_SHARD) // self.chunk
         return self.chunk * max(1, chunks)
+
+    @property
+    def is_event(self) -> bool:
+        """Whether a replicate is 0 or 1, so that the mean is a proportion; a mean over causal rows is neither."""
+        return isinstance(self.quantity, str) and self.record.is_event and not self.is_causal
 
     @property
     def where(self) -> str:

@@ -41,8 +41,8 @@ def row_of(cell: Cell, sample: Sample, statistic: str | float, settings: Setting
 
 
 def estimate_cell(cell: Cell, sample: Sample, statistic: str | float, level: float) -> Estimate:
-    """Return the estimate of one statistic; a fraction of dead rows gets the interval of a proportion."""
-    if cell.quantity == "dead_row" and statistic == "mean" and not cell.is_causal:
+    """Return the estimate of one statistic; a share of events gets the interval of a proportion."""
+    if cell.is_event and statistic == "mean":
         return bernoulli_mean(sample.moments, level)
     return estimate(sample, statistic, level)
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from analysis.measure.cell import QUANTITIES, Cell
+from analysis.measure.cell import Cell, reads_score
 from analysis.measure.conditions import check_correlations, check_moments, choose_sampler
 from analysis.measure.estimate.estimators import quantile_ranks
 from analysis.measure.run.seeds import check_seed
 from analysis.vocabulary.laws import resolve_law
 from analysis.vocabulary.numbers import fraction, listed, number, positive, positive_integer, positive_integers, unique
+from analysis.vocabulary.quantities import find_quantity
 from analysis.vocabulary.scale import Scale, resolve_scale, scale_of_one_score
 
 STATISTICS = ("mean", "variance", "rms", "median")
@@ -84,6 +85,8 @@ def read_settings(
     name: str | None,
 ) -> Settings:
     """Check every argument of `run_study`; ValueError with one sentence for the first that makes no sense."""
+    quantity, statistic = _read_quantity(quantity, statistic)
+    record = find_quantity(quantity) if isinstance(quantity, str) else None
     name = _check_name(quantity, name)
     widths = positive_integers("d_k", d_k)
     scales = _read_scales(scale)
@@ -97,9 +100,9 @@ def read_settings(
     if precision not in ("double", "single"):
         raise ValueError(f"precision must be 'double' or 'single': got {precision!r}")
     statistics = _statistics(statistic)
-    check_correlations(quantity, laws, a, rho, is_causal=is_causal, lengths=lengths)
-    check_moments(quantity, laws, statistics, score=score, softcap=cap)
-    chosen = choose_sampler(sampler, quantity, laws, a, rho, score=score, softcap=cap, is_causal=is_causal)
+    check_correlations(record, laws, a, rho, is_causal=is_causal, lengths=lengths)
+    check_moments(record, laws, statistics, score=score, softcap=cap)
+    chosen = choose_sampler(sampler, record, laws, a, rho, score=score, softcap=cap, is_causal=is_causal)
 
     def cell(width: int, length: int, factor: Scale) -> Cell:
         return Cell(
@@ -127,9 +130,23 @@ def read_settings(
     return Settings(name, check_seed(seed), statistics, count, target_rse, max_replicates, level, cells)
 
 
+def _read_quantity(quantity: Any, statistic: Any) -> tuple[str | Callable[..., Any], Any]:
+    """Return the quantity by its own name, and the statistic; ``"score_variance"`` names both."""
+    if callable(quantity):
+        return quantity, statistic
+    try:
+        record = find_quantity(quantity)
+    except ValueError as error:
+        raise ValueError(f"{error}, or a callable") from None
+    named = record.aliases.get(quantity)
+    if named is None:
+        return record.name, statistic
+    if statistic not in ("mean", named):
+        raise ValueError(f"{quantity} is the {named} of {record.name!r}: leave statistic out, got {statistic!r}")
+    return record.name, named
+
+
 def _check_name(quantity: Any, name: Any) -> str:
-    if not callable(quantity) and quantity not in QUANTITIES:
-        raise ValueError(f"unknown quantity {quantity!r}: known are {', '.join(QUANTITIES)}, or a callable")
     if name is None:
         return quantity if isinstance(quantity, str) else _name_of(quantity)
     if not isinstance(name, str) or not name.strip():
@@ -152,8 +169,11 @@ def _correlation(argument: str, value: Any) -> float:
 
 def _read_lengths(n_keys: Any, quantity: Any, scales: Sequence[Scale], widths: Sequence[int]) -> list[int]:
     """Read the numbers of keys; for a score they may be left out where no scale depends on them."""
-    if n_keys is not None or quantity != "score":
-        return positive_integers("n_keys", n_keys)
+    if n_keys is not None or not reads_score(quantity):
+        lengths = positive_integers("n_keys", n_keys)
+        if isinstance(quantity, str):
+            find_quantity(quantity).check_keys(min(lengths))
+        return lengths
     for scale in scales:
         for width in widths:
             scale_of_one_score(scale, width, None)

@@ -66,10 +66,12 @@ def run_study(
     Parameters
     ----------
     quantity : str or callable
-        ``"score"`` (one per replicate), ``"entropy"`` (nats), ``"effective_keys"`` (e^entropy), ``"jacobian_trace"``
-        (tr J, J = diag(p) − p pᵀ), ``"jacobian_norm"`` (‖J‖_F), ``"dead_row"`` (1 where tr J < 1e-3), ``"max_weight"``,
-        ``"score_gradient_norm"`` (‖J g‖, g ~ N(0, I)), ``"query_gradient_norm"`` (‖∂(g·p)/∂q‖ = scale·‖Kᵀ J g‖), or
-        a callable (query, key, scale) -> values that receives query (replicates, 1, d_k), key (replicates, n_keys,
+        ``"score"`` (one per replicate), ``"entropy"`` (nats), ``"entropy_fraction"`` (of log n_keys),
+        ``"effective_keys"`` (e^entropy), ``"logsumexp"``, ``"power_sum_2"``, ``"power_sum_3"``, ``"jacobian_trace"``
+        (tr J, J = diag(p) − p pᵀ), ``"jacobian_norm"`` (‖J‖_F), ``"jacobian_frobenius_squared"``, ``"dead_row"`` (1
+        where tr J < 1e-3), ``"max_weight"``, ``"score_gradient_norm"`` (‖J g‖, g ~ N(0, I)),
+        ``"query_gradient_norm"`` (‖∂(g·p)/∂q‖ = scale·‖Kᵀ J g‖) and ``"query_gradient_squared"``; ``"score_variance"``
+        is the variance of ``"score"``. Or a callable (query, key, scale) -> values that receives query (replicates, 1, d_k), key (replicates, n_keys,
         d_k) and the scale as a number, and returns (replicates,).
     d_k, n_keys : int or sequence of int
         The grid. `n_keys` may be left out for ``"score"``, where it matters only to a scale that depends on it.

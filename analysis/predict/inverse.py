@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,44 +12,16 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 
 from analysis.predict.arguments import broadcast, whole_numbers
-from analysis.predict.exact import (
-    expected_entropy,
-    expected_jacobian_trace,
-    expected_logsumexp,
-    expected_max_weight,
-    expected_power_sum,
-)
+from analysis.predict.of_quantity import exact_of, value_of
 from analysis.predict.routes import Values
+from analysis.vocabulary.quantities import find_quantity
+from analysis.vocabulary.quantity import Quantity
 
 # Where the search for a bracket gives up, as a standard deviation of the scores, and its first step in the logarithm.
 LARGEST = 1e30
 SMALLEST = 1e-12
 FIRST_STRIDE = math.log(4)
 TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class _Monotone:
-    """A quantity that is monotone in the scale, with its limits as the scores' deviation goes to 0 and to infinity."""
-
-    function: Callable[..., Values]
-    at_zero: Callable[[float], float]
-    at_infinity: float
-
-
-MONOTONE = {
-    "entropy": _Monotone(expected_entropy, math.log, 0.0),
-    "entropy_fraction": _Monotone(lambda n, **where: expected_entropy(n, **where) / math.log(n), lambda n: 1.0, 0.0),
-    "jacobian_trace": _Monotone(expected_jacobian_trace, lambda n: 1 - 1 / n, 0.0),
-    "logsumexp": _Monotone(expected_logsumexp, math.log, math.inf),
-    "max_weight": _Monotone(expected_max_weight, lambda n: 1 / n, 1.0),
-    "power_sum_2": _Monotone(lambda n, **where: expected_power_sum(2, n, **where), lambda n: 1 / n, 1.0),
-    "power_sum_3": _Monotone(lambda n, **where: expected_power_sum(3, n, **where), lambda n: n**-2.0, 1.0),
-}
-NOT_MONOTONE = (
-    "jacobian_frobenius_squared", "jacobian_norm", "query_gradient_squared", "query_gradient_norm",
-    "score_gradient_norm",
-)  # fmt: skip
 
 
 def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: ArrayLike | None = None) -> Values:
@@ -61,7 +32,7 @@ def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: Array
     ----------
     quantity : str
         "entropy" (nats), "entropy_fraction" (entropy / log n_keys), "jacobian_trace", "max_weight", "logsumexp",
-        "power_sum_2" or "power_sum_3".
+        "power_sum_2", "power_sum_3" or "score_variance": a quantity whose exact value is monotone in the scale.
     target : float or array_like
         Between the limits of the quantity at scale 0 (attained, by scale 0) and at infinite scale (not attained).
     n_keys : int or array_like of int
@@ -89,12 +60,11 @@ def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: Array
     Source: monotonicity of the Gibbs entropy in temperature; Brent (1973), Algorithms for Minimization without
     Derivatives, chapter 4.
     """
-    if quantity in NOT_MONOTONE:
+    record = find_quantity(quantity)
+    if not exact_of(record).is_monotone:
         raise ValueError(f"{quantity} is not monotone in the scale, so that a target does not determine the scale")
-    if quantity not in MONOTONE:
-        raise ValueError(f"quantity must be one of {', '.join(MONOTONE)}: got {quantity!r}")
     targets, keys, dimensions = _arguments(target, n_keys, d_k)
-    found = [_solve(quantity, *cell) for cell in zip(targets.flat, keys.flat, dimensions.flat, strict=True)]
+    found = [_solve(record, *cell) for cell in zip(targets.flat, keys.flat, dimensions.flat, strict=True)]
     return found[0] if targets.ndim == 0 else np.reshape(found, targets.shape)
 
 
@@ -113,15 +83,16 @@ def _arguments(target: Any, n_keys: Any, d_k: Any) -> tuple[np.ndarray[Any, Any]
     return targets, keys, dimensions
 
 
-def _solve(quantity: str, target: float, n_keys: int, d_k: int) -> float:
+def _solve(quantity: Quantity, target: float, n_keys: int, d_k: int) -> float:
     """Solve for one cell; d_k = 0 stands for scores of given standard deviation."""
-    monotone, n = MONOTONE[quantity], int(n_keys)
-    start, limit = monotone.at_zero(n), monotone.at_infinity
+    value_at, n = value_of(quantity), int(n_keys)
+    start, limit = quantity.at_equal(n), quantity.at_one_hot
     if target == start:
         return 0.0
     if not min(start, limit) < target < max(start, limit):
         raise ValueError(
-            f"no scale gives {quantity} {target:g} with n_keys {n}: it goes from {start:.6g} at scale 0 to {limit:g}"
+            f"no scale gives {quantity.name} {target:g} with n_keys {n}: it goes from {start:.6g} at scale 0 "
+            f"to {limit:g}"
         )
     rising = 1.0 if limit > start else -1.0
 
@@ -129,13 +100,15 @@ def _solve(quantity: str, target: float, n_keys: int, d_k: int) -> float:
     def excess(log_scale: float) -> float:
         """Return log(value/target), with its sign: towards both limits it is nearly straight in log_scale."""
         where = {"d_k": int(d_k), "scale": math.exp(log_scale)} if d_k else {"sigma": math.exp(log_scale)}
-        value = float(monotone.function(n, **where))
+        value = float(value_at(n, **where))
         near = abs(value - target) < target / 2
         return rising * (math.log1p((value - target) / target) if near else math.log(max(value, TINY) / target))
 
     bracket = _bracket(excess, -math.log(d_k) / 2 if d_k else 0.0)
     if bracket is None:
-        raise ValueError(f"{quantity} {target:g} is within rounding of its limit at n_keys {n}: no scale is determined")
+        raise ValueError(
+            f"{quantity.name} {target:g} is within rounding of its limit at n_keys {n}: no scale is determined"
+        )
     return math.exp(
         bracket[0] if bracket[0] == bracket[1] else optimize.brentq(excess, *bracket, xtol=1e-14, rtol=1e-14)
     )

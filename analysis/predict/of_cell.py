@@ -7,31 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.exact import (
-    expected_entropy,
-    expected_jacobian_frobenius_squared,
-    expected_jacobian_trace,
-    expected_max_weight,
-    expected_query_gradient_squared,
-)
 from analysis.predict.moments import law_pair
+from analysis.predict.of_quantity import expectation_of
 from analysis.vocabulary.laws import Law
+from analysis.vocabulary.quantities import find_quantity
+from analysis.vocabulary.quantity import Quantity
 
-# Quantity and statistic -> the expectation, of the square where the statistic is a root mean square.
-_SOFTMAX: dict[tuple[str, str], Any] = {
-    ("entropy", "mean"): expected_entropy,
-    ("jacobian_trace", "mean"): expected_jacobian_trace,
-    ("max_weight", "mean"): expected_max_weight,
-    ("jacobian_norm", "rms"): expected_jacobian_frobenius_squared,
-    # E‖J g‖² = E‖J‖_F² for g ~ N(0, I) independent of J.
-    ("score_gradient_norm", "rms"): expected_jacobian_frobenius_squared,
-    ("query_gradient_norm", "rms"): expected_query_gradient_squared,
-}
-# With one key the only weight is 1, whatever the score: each quantity is a constant.
-_ONE_KEY = {
-    "entropy": 0.0, "effective_keys": 1.0, "jacobian_trace": 0.0, "jacobian_norm": 0.0, "dead_row": 1.0,
-    "max_weight": 1.0, "score_gradient_norm": 0.0, "query_gradient_norm": 0.0,
-}  # fmt: skip
 # One double integral for each row of a causal mask: above this a prediction would no longer be quick.
 _CAUSAL_MAX_WEIGHT_ROWS = 64
 
@@ -56,9 +37,9 @@ def predict(
     Parameters
     ----------
     quantity, statistic
-        As in `run_study`: "score", "entropy", ...; "mean", "variance", "rms", "median" or a level in (0, 1).
+        As in `run_study`: the name of a quantity; "mean", "variance", "rms", "median" or a level in (0, 1).
     d_k, n_keys : int
-        At least 1; `n_keys` is not used for "score".
+        At least 1; `n_keys` is not used for a single score.
     scale : float
         The factor itself, finite.
     law
@@ -79,7 +60,8 @@ def predict(
     For softmax quantities keys are Gaussian, and queries too (of mean 0) or Rademacher, so that ‖q‖ has a known law:
     given q the scores are then iid Gaussian up to a shift of the whole row, which softmax removes. A mean of k, what
     the keys share and their part along q are such shifts: the scale acts as scale·σ_q·σ_k·√(1 - key_correlation).
-    With n_keys = 1 every softmax quantity is a constant, for any law and score.
+    A quantity of the scores themselves sees the shift, whose mean is E s: log Σ exp moves by as much. With n_keys = 1
+    every softmax quantity is a constant, for any law and score.
 
     A cosine score of independent q and k has mean 0 and variance P(q ≠ 0) P(k ≠ 0)/d_k (1/d_k without atoms at 0) where
     the iid components of q, or those of k, are symmetric about 0, whatever the other's law: then E uuᵀ = P(q ≠ 0) I/d_k
@@ -87,45 +69,52 @@ def predict(
     "exponential", and SciPy's norm of mean 0. The median of a score is then 0 too; predicted where it is the only one:
     not for the odd-dimensional product of Rademacher vectors, or a one-dimensional cosine, which are never 0.
     """
-    if n_keys == 1 and isinstance(quantity, str) and quantity in _ONE_KEY:
-        return 0.0 if statistic == "variance" else _ONE_KEY[quantity]
-    if callable(law) or callable(quantity) or softcap is not None:
+    if callable(quantity):
+        return None
+    record = find_quantity(quantity)
+    if n_keys == 1 and record.is_constant_for_one_key:
+        return record.at_statistic(statistic, n_keys)
+    if callable(law) or softcap is not None:
         return None
     query, key = law_pair(law)
-    if quantity == "score":
+    if record.reads == "score":
         if scale == 0:
             return 0.0
         if not isinstance(statistic, str) or statistic == "median":
             return _score_quantile(statistic, d_k, scale, query, key, alignment, score)
         value = _score(statistic, d_k, query, key, alignment, score)
         return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
-    if score != "dot" or not isinstance(statistic, str) or not _is_normal(key):
+    if score != "dot" or record.exact is None or statistic != record.exact.statistic or not _is_normal(key):
         return None
-    function = _SOFTMAX.get((quantity, statistic))
-    if function is None:
-        return None
-    return _softmax(function, query, scale * math.sqrt(key.variance * (1 - key_correlation)), d_k, n_keys, is_causal)
+    spread = scale * math.sqrt(key.variance * (1 - key_correlation))
+    value = _softmax(record, query, spread, d_k, n_keys, is_causal)
+    if value is None or record.reads != "scores":
+        return value
+    return value + scale * aligned_moments(d_k, query, key, alignment)[0]
 
 
-def _softmax(function: Any, query: Law, scale: float, d_k: int, n_keys: int, is_causal: bool) -> float | None:
+def _softmax(quantity: Quantity, query: Law, scale: float, d_k: int, n_keys: int, is_causal: bool) -> float | None:
     """Evaluate at the law of ‖q‖ that the query has; `scale` already holds what the keys do to it."""
+    assert quantity.exact is not None
     rows: Any = n_keys
-    squared = function in (expected_jacobian_frobenius_squared, expected_query_gradient_squared)
     if is_causal:
-        if squared or (function is expected_max_weight and n_keys > _CAUSAL_MAX_WEIGHT_ROWS):
+        slow = quantity.exact.expectation == "expected_max_weight" and n_keys > _CAUSAL_MAX_WEIGHT_ROWS
+        if slow or quantity.exact.statistic != "mean":  # the mean over rows says nothing of their root mean square
             return None
         rows = np.arange(1, n_keys + 1)
+    function = expectation_of(quantity)
     if query.name == "rademacher":
-        if function is expected_query_gradient_squared:
+        if quantity.reads == "query_gradient":
             return None
         values = function(rows, sigma=abs(scale) * math.sqrt(d_k))
     elif _is_normal(query) and query.mean == 0:
         values = function(rows, d_k=d_k, scale=scale * math.sqrt(query.variance))
-        if function is expected_query_gradient_squared:  # the gradient with respect to q is in units of 1/σ_q
+        if quantity.reads == "query_gradient":  # in units of 1/σ_q
             values = values / query.variance
     else:
         return None
-    return math.sqrt(values) if squared else float(np.mean(values))
+    mean = float(np.mean(values))
+    return mean if quantity.exact.of is None else float(quantity.exact.of(mean, n_keys))
 
 
 def _is_normal(law: Law) -> bool:

@@ -11,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from analysis.show.drawing import SCALE_COLOURS, drawable, new_figure, shortened
+from analysis.vocabulary.quantities import QUANTITIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 _OTHER_COLOURS = ("#3a7d44", "#7b4fa3", "#b8860b", "#4d4d4d")
 _MARKERS = "osD^vPX"
 
-_QUANTITY = {
-    "score": "score",
-    "entropy": "entropy (nats)",
-    "effective_keys": "effective keys",
-    "jacobian_trace": "tr J",
-    "jacobian_norm": "‖J‖ (Frobenius)",
-    "dead_row": "share of dead rows",
-    "max_weight": "largest weight",
-    "score_gradient_norm": "‖∂L/∂scores‖",
-    "query_gradient_norm": "‖∂L/∂q‖",
-}
 _SCALE = {"sqrt": "divided by √d_k", "unscaled": "unscaled"}
 
 
@@ -69,7 +59,10 @@ def study_figure(*studies: Study, columns: int = 3) -> Figure:
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for axis, ((quantity, statistic), members) in zip(axes, panels.items(), strict=False):
         _study_panel(axis, members)
-        axis.set_title(f"{statistic} of {_QUANTITY.get(quantity, drawable(quantity))}", fontsize=10)
+        axis.set_title(
+            f"{statistic} of {QUANTITIES[quantity].label if quantity in QUANTITIES else drawable(quantity)}",
+            fontsize=10,
+        )
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(fontsize=7, frameon=False)

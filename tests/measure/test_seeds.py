@@ -1,9 +1,12 @@
 """Streams by content: equal for equal settings, distinct for everything else, and never the plain seed's own."""
 
+import json
+
 import numpy as np
 import pytest
 
 from analysis.measure.run.seeds import check_seed, settings_digest, shard_sequence
+from analysis.measure.settings import read_settings
 
 
 def first_draw(seed=0, name="entropy", settings=(("d_k", 4),), shard=0) -> int:
@@ -55,3 +58,50 @@ def test_what_is_no_seed_is_refused(seed):
 
 def test_zero_and_numpy_integers_are_seeds():
     assert (check_seed(0), check_seed(np.int64(7)), check_seed(2**100)) == (0, 7, 2**100)
+
+
+def asked(quantity, **changes):
+    arguments = {
+        "d_k": [3], "n_keys": [5], "scale": ["sqrt", "log(n_keys)/d_k"], "law": "normal", "alignment": 0.0,
+        "key_correlation": 0.0, "score": "dot", "softcap": None, "is_causal": False, "statistic": "mean",
+        "replicates": 100, "target_rse": None, "max_replicates": None, "confidence_level": 0.95, "sampler": "auto",
+        "precision": "double", "seed": 7, "name": None,
+    }  # fmt: skip
+    return read_settings(quantity, **{**arguments, **changes})
+
+
+PINNED = [
+    ("score", {}, "283526e5313d8c4b", [3041757526, 3537699471], 8192, 65536),
+    ("entropy", {}, "25043ad9ad530eaf", [2303987510, 1073165098], 8192, 65536),
+    ("query_gradient_norm", {"law": ("rademacher", "uniform"), "softcap": 2, "statistic": ("mean", 0.9)},
+     "e8ca481b5ea7ca85", [1896649217, 2322772696], 8192, 65536),
+    ("dead_row", {"is_causal": True, "precision": "single", "name": "mine"},
+     "bfe6335a9ef7e59d", [3777294986, 2062575777], 4766, 61958),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("quantity", "changes", "digest", "words", "chunk", "shard"), PINNED)
+def test_the_streams_of_a_study_are_pinned(quantity, changes, digest, words, chunk, shard):
+    settings = asked(quantity, **changes)
+    cell = settings.cells[-1]
+    assert (cell.digest[:16], cell.chunk, cell.shard) == (digest, chunk, shard)
+    assert shard_sequence(7, cell.digest, 3).generate_state(2).tolist() == words
+
+
+def test_what_a_store_remembers_is_pinned():
+    identity = asked(
+        "query_gradient_norm", law=("rademacher", "uniform"), softcap=2, statistic=("mean", 0.9)
+    ).identity()
+    assert json.dumps(identity) == (
+        '{"name": "query_gradient_norm", "seed": 7, "quantity": "query_gradient_norm", "law": "rademacher, uniform", '
+        '"d_k": [3], "n_keys": [5], "scale": ["sqrt", "log(n_keys)/d_k"], "alignment": 0.0, "key_correlation": 0.0, '
+        '"score": "dot", "softcap": 2.0, "is_causal": false, "sampler": "direct", "precision": "double", '
+        '"statistic": ["mean", "quantile_0.9"]}'
+    )
+
+
+def test_draws_are_pinned():
+    # sums of six signs: whole numbers, on every machine
+    cell = asked("score", law="rademacher", scale=1.0, d_k=6).cells[0]
+    drawn = cell.draw(shard_sequence(7, cell.digest, 3), 20)
+    assert drawn.tolist() == [-4, 4, 4, 4, 0, 4, 2, 0, 2, 2, 0, -2, 4, 0, 0, -2, 0, 0, 0, 4]

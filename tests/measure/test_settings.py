@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from analysis import run_study
-from analysis.measure.cell import QUANTITIES
+from analysis.vocabulary.quantities import QUANTITIES
 
 BASE = {"d_k": 4, "n_keys": 5, "replicates": 100, "workers": 1}
 

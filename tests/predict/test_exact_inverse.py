@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 import analysis
 from analysis.cli import main
 from analysis.predict import average as exact_average
-from analysis.predict.inverse import MONOTONE, scale_for
+from analysis.predict.inverse import scale_for
+from analysis.predict.of_quantity import value_of
 from analysis.predict.quadrature import gaussian_softmax
+from analysis.vocabulary.quantities import QUANTITIES
+
+MONOTONE = {name: value_of(record) for name, record in QUANTITIES.items() if record.exact and record.exact.is_monotone}
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(MONOTONE)), st.integers(2, 10**7), st.floats(math.log(0.05), math.log(300)))
 def test_it_inverts_the_expectation(quantity, n_keys, log_sigma):
     sigma = math.exp(log_sigma)
-    target = float(MONOTONE[quantity].function(n_keys, sigma=sigma))
+    target = float(MONOTONE[quantity](n_keys, sigma=sigma))
     found = scale_for(quantity, target, n_keys)
-    assert float(MONOTONE[quantity].function(n_keys, sigma=found)) == pytest.approx(target, rel=1e-13)
+    assert float(MONOTONE[quantity](n_keys, sigma=found)) == pytest.approx(target, rel=1e-13)
     # Next to a limit many σ give one target to rounding; the worst here moves 1e-12 of the target for 1e-3 of σ.
     assert found == pytest.approx(sigma, rel=1e-3)
 
@@ -45,7 +49,7 @@ def test_by_dimension_and_broadcasting():
         (("entropy", 0.1, 1), "n_keys must be at least 2"),
         (("entropy", 0.1, 2.5), r"n_keys.*got 2\.5"),
         (("jacobian_frobenius_squared", 0.1, 10), "not monotone"),
-        (("speed", 0.1, 10), "quantity must be one of .*got 'speed'"),
+        (("speed", 0.1, 10), "unknown quantity 'speed': known are score, entropy"),
         (("entropy_fraction", 1e-40, 10), "within rounding of its limit"),
         (("entropy", [1.0, 0.9], [2, 3, 4]), "broadcast"),
     ],

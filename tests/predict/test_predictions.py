@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from analysis import expected_entropy, run_study
-from analysis.measure.cell import QUANTITIES
 from analysis.predict.of_cell import predict
 from analysis.vocabulary.laws import resolve_law
+from analysis.vocabulary.quantities import QUANTITIES
 
 CELL = {"d_k": 6, "n_keys": 5, "scale": 0.5}
 REPLICATES = 20_000
@@ -187,7 +187,9 @@ def test_a_scale_of_zero_makes_every_score_zero():
         assert predict("score", statistic, d_k=3, n_keys=1, scale=0.0, law="exponential", score="cosine") == 0
 
 
-@pytest.mark.parametrize("quantity", [name for name in QUANTITIES if name != "score"])
+@pytest.mark.parametrize(
+    "quantity", [q.name for q in QUANTITIES.values() if q.is_constant_for_one_key and q.least_keys == 1]
+)
 @pytest.mark.parametrize(
     "setting",
     [{}, {"law": "exponential", "score": "cosine"}, {"softcap": 2.0, "sampler": "direct"}, {"is_causal": True},

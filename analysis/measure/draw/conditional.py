@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from analysis.measure.cell import Cell
 from analysis.measure.draw.normals import NormalBlock
-from analysis.measure.draw.softmax_rows import TAME, ScoreColumns, entropy_of_tame_columns
+from analysis.measure.draw.score_columns import TAME, ScoreColumns, TameColumns
 
 Array = NDArray[Any]
 Generator = np.random.Generator
 
 _REACH = {np.float64: 9.0, np.float32: 6.8}  # no normal is larger: by chance 1e-19 per draw, by construction
-_GRADIENTS = ("score_gradient_norm", "query_gradient_norm")
 
 
 class ConditionalSampler:
@@ -36,22 +35,32 @@ class ConditionalSampler:
         self.query_law = cell.component_laws[0]
         self.normals = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype)
         self.exp = np.empty((cell.keys_drawn, cell.chunk), dtype=self.dtype)
-        self.upstream = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype) if cell.quantity in _GRADIENTS else None
+        self.record = cell.record
+        has_upstream = self.record.reads in ("score_gradient", "query_gradient")
+        self.upstream = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype) if has_upstream else None
 
     def __call__(self, rng: Generator) -> Array:
         """Return the values of one chunk."""
         length = self._query_lengths(rng)
-        if self.cell.quantity == "score":
-            return self._scores(length, self.normals.fill(rng)[0].astype(np.float64))
+        if self.record.reads == "score":
+            return np.asarray(self.record.value(self._scores(length, self.normals.fill(rng)[0].astype(np.float64))))
         factor = self.spread * length
         if self.upstream is not None:
-            return self._gradient_norms(rng, factor.astype(self.dtype), self.upstream)
+            return np.asarray(self.record.value(self._gradient_norms(rng, factor.astype(self.dtype), self.upstream)))
         scores = self.normals.fill(rng, factor.astype(self.dtype))
         if self.cell.softcap is not None:
             self._cap(scores)
-        elif self.cell.quantity == "entropy" and np.abs(factor).max() * _REACH[self.dtype] < TAME:
-            return entropy_of_tame_columns(scores, self.exp)
-        return np.asarray(getattr(ScoreColumns(scores, self.exp), str(self.cell.quantity))())
+        is_tame = self.cell.softcap is None and np.abs(factor).max() * _REACH[self.dtype] < TAME
+        return self._of_row(scores, is_tame=is_tame)
+
+    def _of_row(self, scores: Array, *, is_tame: bool) -> Array:
+        record = self.record
+        if record.from_columns is not None:
+            kind: Any = TameColumns if record.only_entropy and is_tame else ScoreColumns
+            return np.asarray(record.from_columns(kind(scores, self.exp)))
+        return np.asarray(
+            record.value(scores.T if record.reads == "scores" else ScoreColumns(scores, self.exp).weights())
+        )
 
     def _query_lengths(self, rng: Generator) -> Array:
         rows = self.cell.chunk
@@ -78,7 +87,7 @@ class ConditionalSampler:
             self._cap(scores)
             slope = 1.0 - (scores / self.cell.softcap) ** 2
         gradient = ScoreColumns(scores, self.exp).times_jacobian(upstream.fill(rng))
-        if self.cell.quantity == "score_gradient_norm":
+        if self.record.reads == "score_gradient":
             return np.sqrt(_squares(gradient, gradient))
         if self.cell.softcap is not None:
             gradient *= slope

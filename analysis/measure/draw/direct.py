@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.cell import Cell
-from analysis.measure.draw.softmax_rows import FROM_WEIGHTS, norms
 from analysis.measure.draw.vectors import Vectors, called_law
 from attnsym.attention import attention_scores, attention_weights
+from attnsym.masks import causal_mask
 from attnsym.softmax import softmax_vjp
 
 Array = NDArray[Any]
@@ -33,26 +33,34 @@ class DirectSampler:
 def _quantity(cell: Cell, query: Array, key: Array, rng: Generator) -> Array:
     if callable(cell.quantity):
         return _called_quantity(cell, query, key)
+    record = cell.record
     how: dict[str, Any] = {"scale": cell.scale, "score": cell.score, "softcap": cell.softcap}
-    if cell.quantity == "score":
-        return attention_scores(query, key, **how)[:, 0, 0]
-    if cell.quantity == "query_gradient_norm":
-        return _query_gradient_norm(cell, query, key, how, rng)
-    weights = attention_weights(query, key, is_causal=cell.is_causal, **how)
-    if cell.quantity == "score_gradient_norm":
-        upstream = rng.standard_normal(weights.shape, dtype=weights.dtype)
-        return np.asarray(norms(softmax_vjp(weights, upstream)).mean(axis=-1))
-    return np.asarray(FROM_WEIGHTS[cell.quantity](weights).mean(axis=-1))
+    if record.reads == "score":
+        return np.asarray(record.value(attention_scores(query, key, **how)[:, 0, 0]))
+    if record.reads == "scores":
+        scores = attention_scores(query, key, **how)
+        rows = np.where(causal_mask(*scores.shape[-2:]), scores, -np.inf) if cell.is_causal else scores
+    elif record.reads == "query_gradient":
+        rows = _norms(_query_gradient(cell, query, key, how, rng))
+    else:
+        rows = attention_weights(query, key, is_causal=cell.is_causal, **how)
+    if record.reads == "score_gradient":
+        rows = _norms(softmax_vjp(rows, rng.standard_normal(rows.shape, dtype=rows.dtype)))
+    return np.asarray(record.value(rows).mean(axis=-1))
 
 
-def _query_gradient_norm(cell: Cell, query: Array, key: Array, how: dict[str, Any], rng: Generator) -> Array:
+def _norms(vectors: Array) -> Array:
+    """Return the Euclidean norms over the last axis, accumulated in float64."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors, dtype=np.float64)))
+
+
+def _query_gradient(cell: Cell, query: Array, key: Array, how: dict[str, Any], rng: Generator) -> Array:
     from attnsym.backward import scaled_dot_product_attention_vjp
 
     # The output for values g is g·p, hence its gradient with respect to q is that of the contrast g of the weights.
     contrast = rng.standard_normal((*key.shape[:-1], 1), dtype=key.dtype)
     upstream = np.ones((*query.shape[:-1], 1), dtype=query.dtype)
-    d_query = scaled_dot_product_attention_vjp(query, key, contrast, upstream, is_causal=cell.is_causal, **how)[0]
-    return np.asarray(norms(d_query).mean(axis=-1))
+    return scaled_dot_product_attention_vjp(query, key, contrast, upstream, is_causal=cell.is_causal, **how)[0]
 
 
 def _called_quantity(cell: Cell, query: Array, key: Array) -> Array:
