@@ -25,18 +25,29 @@ def _blas() -> Any:
     return libraries.select(filepath=numpys) if numpys else libraries
 
 
+class _Holds:
+    """Which BLAS libraries are held to one thread: by how many users, and to what count each returns."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users: dict[tuple[str, int], int] = {}
+        self.threads: dict[tuple[str, int], int] = {}
+
+
+_holds = _Holds()
+
+
 def available_workers() -> int:
     """
-    Return how many threads BLAS would use now.
+    Return how many threads BLAS would use now, were nobody inside `one_blas_thread`.
 
     A caller who holds BLAS to one thread (``OPENBLAS_NUM_THREADS=1``, threadpoolctl, a worker process) thereby holds
     attention to one.
     """
-    with _limit.lock:
-        if _limit.users:
-            return _limit.threads
-    counts = [x.num_threads for x in _blas().lib_controllers if x.num_threads]
-    return max(counts) if counts else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    with _holds.lock:
+        counts = [_holds.threads.get(_holder(library), library.num_threads) for library in _blas().lib_controllers]
+    known = [count for count in counts if count]
+    return max(known) if known else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def useful_workers(n_scores: int) -> int:
@@ -44,35 +55,46 @@ def useful_workers(n_scores: int) -> int:
     return max(1, min(available_workers(), n_scores // _SCORES_PER_WORKER))
 
 
-class _Limit:
-    """BLAS's thread count is global to the process: the first user lowers it, the last one restores it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.threads = 1
-        self.restore: Any = None
-
-
-_limit = _Limit()
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while any caller is inside."""
-    threads = available_workers()
-    with _limit.lock:
-        _limit.users += 1
-        if _limit.users == 1:
-            _limit.threads = threads
-            _limit.restore = _blas().limit(limits=1)
+    """
+    Hold BLAS to one thread while any caller is inside, and give back the count of before when the last one leaves.
+
+    Callers enter and leave in any order and from any thread. Every thread that calls BLAS enters by itself, since the
+    count of a BLAS on OpenMP belongs to the thread; that of any other belongs to the process. A count that somebody
+    else has changed meanwhile is left as it is.
+    """
+    held: list[tuple[Any, tuple[str, int]]] = []
+    with _holds.lock:
+        for library in _blas().lib_controllers:
+            threads, holder = library.num_threads, _holder(library)
+            if threads:
+                _holds.users[holder] = _holds.users.get(holder, 0) + 1
+                _holds.threads.setdefault(holder, threads)
+                _set_threads(library, 1)
+                held.append((library, holder))
     try:
         yield
     finally:
-        with _limit.lock:
-            _limit.users -= 1
-            if _limit.users == 0:
-                _limit.restore.restore_original_limits()
+        with _holds.lock:
+            for library, holder in held:
+                _holds.users[holder] -= 1
+                if not _holds.users[holder]:
+                    del _holds.users[holder]
+                    threads = _holds.threads.pop(holder)
+                    if library.num_threads == 1:
+                        _set_threads(library, threads)
+
+
+def _holder(library: Any) -> tuple[str, int]:
+    """Return whose count it is: the process's, or under OpenMP this thread's."""
+    own = getattr(library, "threading_layer", None) == "openmp"
+    return library.filepath, threading.get_ident() if own else 0
+
+
+def _set_threads(library: Any, threads: int) -> None:
+    """Set the count itself: newer versions of threadpoolctl listen only to the first thread that ever set one."""
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
 
 
 def for_each(n_tasks: int, new_worker: Callable[[], Callable[[int], None]], workers: int) -> None:
@@ -87,19 +109,18 @@ def for_each(n_tasks: int, new_worker: Callable[[], Callable[[int], None]], work
 
     def work() -> None:
         try:
-            run = new_worker()
-            with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+            with one_blas_thread(), np.errstate(all="ignore"):
+                run = new_worker()
                 while not failures and (task := next(next_task)) < n_tasks:
                     run(task)
         except BaseException as error:
             failures.append(error)
 
-    with one_blas_thread():
-        helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, n_tasks) - 1)]
-        for helper in helpers:
-            helper.start()
-        work()
-        for helper in helpers:
-            helper.join()
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, n_tasks) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
     if failures:
         raise failures[0]

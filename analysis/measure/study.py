@@ -10,11 +10,12 @@ from typing import Any
 from analysis.measure.pilot import check_targets, replicates_for
 from analysis.measure.result import Study, StudyRow
 from analysis.measure.rows import row_of
-from analysis.measure.run.executors import ExecutorLike, check_sendable, one_blas_thread, open_executor
+from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor
 from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
 from analysis.measure.settings import Settings, read_settings
+from attnsym._threads import one_blas_thread
 
 __all__ = ["Study", "StudyInterrupted", "StudyRow", "run_study"]
 
@@ -185,7 +186,7 @@ def _run(
             for argument in ("quantity", "law", "score"):
                 check_sendable(pool, argument, getattr(settings.cells[0], argument))
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))
-            with one_blas_thread(study=True):
+            with one_blas_thread():
                 work = [(cell, replicates_for(cell, settings)) for cell in settings.cells]
             advance = stack.enter_context(progress_bar(settings.name, sum(count for _, count in work), shown=progress))
             samples = run_cells(

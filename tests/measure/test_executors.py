@@ -6,16 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from analysis import run_study
-from analysis.measure.run.executors import _container_quota, available_cpus, in_flight, one_blas_thread, open_executor
+from analysis.measure.run.executors import _container_quota, available_cpus, in_flight, open_executor
+from attnsym import _threads
 
 ROOT = Path(__file__).parent.parent.parent
 STUDY = {"d_k": 8, "n_keys": 64, "replicates": 140_000, "seed": 2}
@@ -118,6 +120,44 @@ def test_blas_is_held_to_one_thread_while_shards_run_and_restored():
     assert blas_threads() == before
 
 
+@pytest.mark.parametrize("first", ["core", "study"])
+def test_core_and_study_share_one_guard(first):
+    """Entered one after the other and left in the order of entering, from two threads that both stay alive."""
+    core_inside, study_inside, leave = threading.Event(), threading.Event(), threading.Event()
+    seen = []
+
+    def call_core():
+        def new_worker():
+            return lambda task: (core_inside.set(), (study_inside if first == "core" else leave).wait(20))
+
+        if first == "study":
+            study_inside.wait(20)
+        _threads.for_each(1, new_worker, 1)
+        core_left.set()
+        leave.wait(20)
+
+    def stay(query, key, scale):
+        study_inside.set()
+        (core_left if first == "core" else core_inside).wait(20)
+        seen.append(blas_threads())
+        return query[:, 0, 0]
+
+    core_left = threading.Event()
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        caller = threading.Thread(target=call_core)
+        caller.start()
+        if first == "core":
+            core_inside.wait(20)
+        run_study(stay, d_k=2, n_keys=1, replicates=10, workers=1)
+        if first == "study":
+            seen.append(blas_threads())
+        leave.set()
+        caller.join(20)
+        assert all(counts == {1} for counts in seen)
+        assert blas_threads() == before
+
+
 def test_a_shard_that_outlives_its_study_does_not_keep_blas():
     def fail(query, key, scale):
         time.sleep(0.01)
@@ -128,15 +168,6 @@ def test_a_shard_that_outlives_its_study_does_not_keep_blas():
         with pytest.raises(ValueError, match="stop"):
             run_study(fail, d_k=8, n_keys=1, replicates=10, workers=2)
         assert blas_threads() == before
-
-
-def test_shards_without_a_study_are_counted():
-    before = blas_threads()
-    with one_blas_thread(study=False):
-        with one_blas_thread(study=False):
-            assert blas_threads() == {1}
-        assert blas_threads() == {1}
-    assert blas_threads() == before
 
 
 @pytest.mark.parametrize(

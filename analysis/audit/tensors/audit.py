@@ -98,7 +98,6 @@ def audit_layers(
     """Audit layers one after the other; `audit_tensors` and `audit_files` end here."""
     heads: list[HeadAudit] = []
     workers = available_workers()
-    # one BLAS thread under each of ours: a head's products are small, and two levels of threads fight for the cores
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         for layer in layers:
             arrays = layer.load()
@@ -112,7 +111,9 @@ def audit_layers(
 @np.errstate(all="ignore")  # threads start with NumPy's own; what is not finite is found and told in words
 def _audit_head(name: str, arrays: LayerArrays, scale: Scale, rules: Rules, head: int) -> HeadAudit:
     place = head_place(name, head, arrays, scale, rules)
-    return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
+    # one BLAS thread under each of ours: a head's products are small, and two levels of threads fight for the cores
+    with one_blas_thread():
+        return audit_head(place, head_items(head, arrays, rules), predicted_entropy)
 
 
 def _kind(part: Any) -> str:

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -118,42 +117,3 @@ def _container_quota(root: Path = Path("/sys/fs/cgroup")) -> float:
         return int(quota) / int(period) if int(quota) > 0 else math.inf
     except (OSError, ValueError):
         return math.inf
-
-
-class _BlasLimit:
-    """BLAS's number of threads is global to the process: the first user lowers it, the last one restores it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.studies = 0
-        self.limiter: Any = None
-
-
-_blas = _BlasLimit()
-
-
-@contextmanager
-def one_blas_thread(*, study: bool) -> Iterator[None]:
-    """
-    Hold BLAS to one thread: for a whole study in the thread that runs it, or for a shard elsewhere.
-
-    A shard in the process of its study does nothing, since OpenBLAS hears only the thread that first set the number: a
-    pool's thread could not restore it. In another process shards are counted, and the last one to leave restores.
-    """
-    from threadpoolctl import threadpool_limits
-
-    with _blas.lock:
-        counts = study or _blas.studies == 0
-        if counts and _blas.users == 0:
-            _blas.limiter = threadpool_limits(limits=1, user_api="blas")
-        _blas.users += counts
-        _blas.studies += study
-    try:
-        yield
-    finally:
-        with _blas.lock:
-            _blas.users -= counts
-            _blas.studies -= study
-            if counts and _blas.users == 0:
-                _blas.limiter.restore_original_limits()

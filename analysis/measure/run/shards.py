@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
-from analysis.measure.run.executors import in_flight, one_blas_thread
+from analysis.measure.run.executors import in_flight
 from analysis.measure.run.seeds import shard_sequence
+from attnsym._threads import one_blas_thread
 
 if TYPE_CHECKING:
     from analysis.measure.run.store import Store
@@ -70,7 +71,7 @@ class Shard:
 
 def run_shard(shard: Shard) -> ShardResult:
     """Draw one shard; the function that workers run."""
-    with one_blas_thread(study=False):
+    with one_blas_thread():
         values = shard.cell.draw(shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
     return ShardResult(Moments.of(values), values if shard.keep_values else None)
 
@@ -93,7 +94,7 @@ def run_cells(
     """Yield the sample of each (cell, replicates) in order; `advance` hears of every shard's replicates."""
     stream = (shard for cell, count in work for shard in shards_of(cell, count, seed=seed, keep_values=keep_values))
     results = _in_order(stream, executor, store, advance)
-    with one_blas_thread(study=True), closing(results):
+    with one_blas_thread(), closing(results):
         for cell, count in work:
             sample: Sample | None = None
             for _ in range(-(-count // cell.shard)):
