@@ -64,7 +64,7 @@ def test_any_interleaving_holds_one_thread_and_gives_the_count_back(seed):
 
 
 def test_the_guard_works_where_another_living_thread_set_the_count():
-    """threadpoolctl obeys only the first thread that ever set a count, so the guard may not go through it."""
+    """Only the first thread that ever set a count is obeyed by threadpoolctl, so the guard may not go through it."""
     first = Caller()
     limits = first.do(lambda: threadpool_limits(2, user_api="blas"))
     before = counts()
