@@ -111,5 +111,5 @@ class _Worker:
         np.matmul(upstream, self.transposed_value[..., columns], out=d_scores)
         d_scores -= np.vecdot(weights, d_scores)[..., None]
         d_scores *= weights
-        d_query = times_scale(d_scores @ self.key[:, columns], self.problem.settings.scale)
+        d_query = times_scale(d_scores @ self.key[:, columns], self.problem.scale)
         return d_query, d_scores.swapaxes(-1, -2) @ scaled, d_value

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._scores import Inputs, Settings, unit_vectors
+from attnsym._scores import Inputs, unit_vectors
+from attnsym._settings import Settings
 from attnsym._validate import Array
 from attnsym.masks import key_range
 
@@ -48,6 +49,7 @@ class Problem:
     lead : tuple of int
         The leading axes of the output; their product is the number of heads.
     query, key, value : Heads
+    scale : float
     mask : Heads or None
         The caller's mask; its matrices may have one row or one column that stands for all.
     first, end : ndarray of int, (n_queries,)
@@ -60,6 +62,7 @@ class Problem:
     query: Heads
     key: Heads
     value: Heads
+    scale: float
     mask: Heads | None
     first: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -97,7 +100,6 @@ def as_problem(x: Inputs, settings: Settings) -> Problem:
     query, key = x.query, x.key
     if settings.score == "cosine":  # a dot product of unit vectors
         query, key, settings = unit_vectors(query), unit_vectors(key), replace(settings, score="dot")
-    mask = settings.attn_mask
     first, end = key_range(
         x.query.shape[-2], x.key.shape[-2], settings.is_causal, settings.window, settings.causal_alignment
     )
@@ -106,10 +108,11 @@ def as_problem(x: Inputs, settings: Settings) -> Problem:
         query=_heads(query, lead),
         key=_heads(key, lead, x.grouped),
         value=_heads(x.value, lead, x.grouped),
-        mask=None if mask is None else _heads(mask.reshape((1,) * (2 - mask.ndim) + mask.shape), lead),
+        scale=x.scale,
+        mask=None if x.mask is None else _heads(x.mask.reshape((1,) * (2 - x.mask.ndim) + x.mask.shape), lead),
         first=first,
         end=end,
-        settings=replace(settings, attn_mask=None, is_causal=False, window=None),
+        settings=replace(settings, is_causal=False, window=None),
         output_dtype=x.output_dtype,
     )
 
@@ -122,13 +125,14 @@ def block(problem: Problem, heads: slice, queries: slice) -> tuple[Inputs, Setti
         query=problem.query[heads][:, queries],
         key=problem.key[heads],
         value=problem.value[heads],
+        scale=problem.scale,
+        mask=None if problem.mask is None else mask_part(problem.mask[heads], queries, slice(None)),
         columns=False,
         grouped=False,
         output_dtype=problem.output_dtype,
+        visible=None if (first == 0).all() and (end == keys.size).all() else (keys >= first) & (keys < end),
     )
-    mask = None if problem.mask is None else mask_part(problem.mask[heads], queries, slice(None))
-    visible = None if (first == 0).all() and (end == keys.size).all() else (keys >= first) & (keys < end)
-    return inputs, replace(problem.settings, attn_mask=mask, visible=visible)
+    return inputs, problem.settings
 
 
 def mask_part(mask: Array, queries: slice, keys: slice) -> Array:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from attnsym._blocks import Problem, block
-from attnsym._scores import Inputs, Settings, heads_times_keys, score_matrix
+from attnsym._scores import Inputs, heads_times_keys, score_matrix
+from attnsym._settings import Settings
 from attnsym._validate import Array, random_generator
 from attnsym.masks import allowed_mask, apply_mask
 from attnsym.softmax import softmax_in_place
@@ -17,8 +18,8 @@ _BLOCK_SCORES = 1 << 17
 
 def masked_scores(x: Inputs, settings: Settings) -> Array:
     """Return the scores as they enter softmax, −inf where a query may not attend, as a fresh array."""
-    scores = score_matrix(x, settings.score, settings.scale, settings.softcap)
-    for mask in (settings.attn_mask, settings.visible):
+    scores = score_matrix(x, settings.score, settings.softcap)
+    for mask in (x.mask, x.visible):
         if mask is not None:
             scores = apply_mask(scores, mask)
     n_queries, n_keys = scores.shape[-2:]
@@ -35,11 +36,10 @@ def plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any
     """Return the output (..., n_queries, d_v)."""
     weights = plain_weights(x, settings)
     drop_out(weights, dropout_p, rng)
-    with np.errstate(over="ignore", invalid="ignore"):
-        output = heads_times_keys(weights, x.value, x.grouped)
-        if dropout_p < 1 and not np.isfinite(output).all():
-            output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
-        return output.astype(x.output_dtype, copy=False)
+    output = heads_times_keys(weights, x.value, x.grouped)
+    if dropout_p < 1 and not np.isfinite(output).all():
+        output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
+    return output.astype(x.output_dtype, copy=False)
 
 
 def output_in_blocks(problem: Problem, heads: slice, queries: slice, dropout_p: float = 0.0, rng: Any = None) -> Array:

@@ -44,11 +44,11 @@ class ScoreTiles:
 
     def bound(self, query: Array) -> float:
         """Return what no score of these queries exceeds, soft-cap and mask aside; NaN if one is not finite."""
-        return abs(self.problem.settings.scale) * self.longest_key * longest(query)
+        return abs(self.problem.scale) * self.longest_key * longest(query)
 
     def scaled(self, query: Array) -> Array:
         """Return the queries times the scale, as `tile` wants them."""
-        return times_scale(query, self.problem.settings.scale)
+        return times_scale(query, self.problem.scale)
 
     def tile(self, scaled_query: Array, rows: slice, columns: slice) -> Array:
         """Return the masked scores of the queries `rows` and the keys `columns`: a view of the buffer."""

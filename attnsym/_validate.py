@@ -71,14 +71,20 @@ def optional_scale(scale: Any) -> float | None:
     return None if scale is None else finite_number(scale, "scale")
 
 
-def optional_softcap(softcap: Any, dtype: np.dtype[Any]) -> float | None:
-    """Return the soft-cap as a positive float that `dtype` can hold, or None for no cap."""
+def optional_softcap(softcap: Any) -> float | None:
+    """Return the soft-cap as a positive float, or None for no cap."""
     if softcap is None:
         return None
-    cap, limits = finite_number(softcap, "softcap"), np.finfo(dtype)
-    if not float(limits.tiny) <= cap <= float(limits.max):
-        raise ValueError(f"softcap must be positive and in the range of {dtype}, or None for no cap: got {softcap!r}")
+    cap = finite_number(softcap, "softcap")
+    held_softcap(cap, np.dtype(np.float64))
     return cap
+
+
+def held_softcap(cap: float, dtype: np.dtype[Any]) -> None:
+    """Refuse a soft-cap that `dtype` cannot hold."""
+    limits = np.finfo(dtype)
+    if not float(limits.tiny) <= cap <= float(limits.max):
+        raise ValueError(f"softcap must be positive and in the range of {dtype}, or None for no cap: got {cap!r}")
 
 
 def probability(p: Any, name: str) -> float:

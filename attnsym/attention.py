@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from attnsym._blocks import as_problem
 from attnsym._plain import masked_scores, output_in_blocks, plain_output, plain_weights
-from attnsym._scores import Inputs, Settings, read_inputs
-from attnsym._validate import (
-    ALIGNMENTS,
-    Array,
-    ScoreFunction,
-    choice,
-    flag,
-    optional_scale,
-    optional_softcap,
-    probability,
-)
-from attnsym.masks import Window, read_mask, window_sides
+from attnsym._scores import read_inputs
+from attnsym._settings import Settings, is_large, read_settings
+from attnsym._validate import Array, ScoreFunction, probability
+from attnsym.masks import Window
 from attnsym.tiling import tiled_attention
-
-# From this many scores on, attention works in tiles; with fewer queries the keys outweigh the scores anyway.
-_LEAN_SCORES = 1 << 17
-_LEAN_QUERIES = 8
 
 
 def attention_scores(
@@ -86,8 +74,10 @@ def attention_scores(
     >>> attention_scores([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]], scale=1)
     array([[11.,  2.]])
     """
-    x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
-    return x.to_caller(masked_scores(x, read_settings(x, score=score, scale=scale, softcap=softcap)))
+    settings = read_settings(scale=scale, score=score, softcap=softcap, enable_gqa=enable_gqa, convention=convention)
+    with np.errstate(all="ignore"):
+        x = read_inputs(query, key, None, settings)
+        return x.to_caller(masked_scores(x, settings))
 
 
 def attention_weights(
@@ -146,18 +136,19 @@ def attention_weights(
     >>> attention_weights([[1.0]], [[0.0], [np.log(3.0)]], scale=1)
     array([[0.25, 0.75]])
     """
-    x = read_inputs(query, key, None, enable_gqa=enable_gqa, convention=convention, score=score)
     settings = read_settings(
-        x,
-        score=score,
         scale=scale,
+        score=score,
         softcap=softcap,
-        attn_mask=attn_mask,
+        enable_gqa=enable_gqa,
         is_causal=is_causal,
         window=window,
         causal_alignment=causal_alignment,
+        convention=convention,
     )
-    return x.to_caller(plain_weights(x, settings))
+    with np.errstate(all="ignore"):
+        x = read_inputs(query, key, None, settings, attn_mask)
+        return x.to_caller(plain_weights(x, settings))
 
 
 def scaled_dot_product_attention(
@@ -223,19 +214,33 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention([[1.0]], [[0.0], [np.log(3.0)]], [[2.0], [6.0]], scale=1)
     array([[5.]])
     """
-    p = probability(dropout_p, "dropout_p")
-    x = read_inputs(query, key, value, enable_gqa=enable_gqa, convention=convention, score=score)
     settings = read_settings(
-        x,
-        score=score,
         scale=scale,
+        score=score,
         softcap=softcap,
-        attn_mask=attn_mask,
+        enable_gqa=enable_gqa,
         is_causal=is_causal,
         window=window,
         causal_alignment=causal_alignment,
+        convention=convention,
     )
-    if not is_large(x, settings):
+    return attend(query, key, value, attn_mask, settings, dropout_p, rng)
+
+
+@np.errstate(all="ignore")  # NaN and ±inf of the input go where they are visible
+def attend(
+    query: npt.ArrayLike,
+    key: npt.ArrayLike,
+    value: npt.ArrayLike,
+    attn_mask: npt.ArrayLike | None,
+    settings: Settings,
+    dropout_p: float,
+    rng: Any,
+) -> Array:
+    """Return `scaled_dot_product_attention` under settings that have been read."""
+    p = probability(dropout_p, "dropout_p")
+    x = read_inputs(query, key, value, settings, attn_mask)
+    if not is_large(x.scores_shape, x.query.dtype, settings):
         return x.to_caller(plain_output(x, settings, p, rng))
     problem = as_problem(x, settings)
     if p > 0:
@@ -243,49 +248,3 @@ def scaled_dot_product_attention(
         dropped = output_in_blocks(problem, *everything, p, rng)
         return x.to_caller(dropped.reshape(*problem.lead, *dropped.shape[1:]))
     return x.to_caller(tiled_attention(problem, lambda heads, queries: output_in_blocks(problem, heads, queries)))
-
-
-def is_large(x: Inputs, settings: Settings) -> bool:
-    """Return whether to work in tiles: on a large score matrix, unless few queries have keys of their own."""
-    return (
-        math.prod(x.scores_shape) >= _LEAN_SCORES
-        and x.query.shape[-2] >= _LEAN_QUERIES
-        and x.query.dtype.itemsize <= 8
-        and not callable(settings.score)
-    )
-
-
-def read_settings(
-    x: Inputs,
-    *,
-    score: str | ScoreFunction,
-    scale: float | None,
-    softcap: float | None,
-    attn_mask: npt.ArrayLike | None = None,
-    is_causal: bool = False,
-    window: Window = None,
-    causal_alignment: str = "top_left",
-) -> Settings:
-    """Check the caller's options against the inputs and return them as `Settings`."""
-    choice(causal_alignment, "causal_alignment", ALIGNMENTS)
-    return Settings(
-        score=score,
-        scale=resolve_scale(scale, score, x.query.shape[-1]),
-        softcap=optional_softcap(softcap, x.query.dtype),
-        attn_mask=None if attn_mask is None else read_mask(attn_mask, x.scores_shape, x.columns),
-        is_causal=flag(is_causal, "is_causal"),
-        window=None if window is None else window_sides(window),
-        causal_alignment=causal_alignment,
-    )
-
-
-def resolve_scale(scale: float | None, score: str | ScoreFunction, d_k: int) -> float:
-    """Return the factor on the scores: as given (0 is 0), else 1/√d_k for dot products and 1 for other scores."""
-    given = optional_scale(scale)
-    if given is not None:
-        return given
-    return _default_scale(d_k) if score == "dot" else 1.0
-
-
-def _default_scale(d_k: int) -> float:
-    return 1.0 / math.sqrt(d_k) if d_k else 1.0  # vectors without components: every score is an empty sum

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from attnsym._backward_blocks import gradients_in_blocks
 from attnsym._blocks import Heads, as_problem, block
 from attnsym._plain import masked_scores
-from attnsym._scores import Inputs, Settings, read_inputs, score_matrix, times_scale, unit_vectors
+from attnsym._scores import Inputs, read_inputs, score_matrix, times_scale, unit_vectors
+from attnsym._settings import Settings, is_large, read_settings
 from attnsym._validate import Array, real_array
-from attnsym.attention import is_large, read_settings
 from attnsym.masks import Window
 from attnsym.softmax import softmax_in_place, softmax_vjp
 
@@ -76,20 +76,32 @@ def scaled_dot_product_attention_vjp(
     """
     if callable(score):
         raise ValueError("score must be 'dot' or 'cosine' here: the derivative of a callable is not known")
-    x = read_inputs(query, key, value, enable_gqa=enable_gqa, convention=convention, score=score)
     settings = read_settings(
-        x,
-        score=score,
         scale=scale,
+        score=score,
         softcap=softcap,
-        attn_mask=attn_mask,
+        enable_gqa=enable_gqa,
         is_causal=is_causal,
         window=window,
         causal_alignment=causal_alignment,
+        convention=convention,
     )
+    return _vjp(query, key, value, upstream, attn_mask, settings)
+
+
+@np.errstate(all="ignore")  # NaN and ±inf of the input go where they are visible
+def _vjp(
+    query: npt.ArrayLike,
+    key: npt.ArrayLike,
+    value: npt.ArrayLike,
+    upstream: npt.ArrayLike,
+    attn_mask: npt.ArrayLike | None,
+    settings: Settings,
+) -> tuple[Array, Array, Array]:
+    x = read_inputs(query, key, value, settings, attn_mask)
     g = _read_upstream(x, upstream)
-    with np.errstate(invalid="ignore", over="ignore"):  # NaN and ±inf of the input go where they are visible
-        gradients = _in_blocks(x, settings, g) if is_large(x, settings) else _gradients(x, settings, g)
+    large = is_large(x.scores_shape, x.query.dtype, settings)
+    gradients = _in_blocks(x, settings, g) if large else _gradients(x, settings, g)
     named = zip(gradients, (x.query, x.key, x.value), strict=True)
     shaped = (_sum_to_shape(gradient, given.shape) for gradient, given in named)
     d_query, d_key, d_value = (x.to_caller(d).astype(x.output_dtype, copy=False) for d in shaped)
@@ -132,9 +144,9 @@ def _gradients(x: Inputs, settings: Settings, g: Array) -> tuple[Array, Array, A
     d_weights = np.where(visible, g @ v.swapaxes(-1, -2), weights.dtype.type(0))
     d_scores = np.where(visible, softmax_vjp(weights, d_weights), weights.dtype.type(0))
     if settings.softcap is not None:
-        raw = score_matrix(x, settings.score, settings.scale, None)
+        raw = score_matrix(x, settings.score, None)
         d_scores *= np.where(visible, np.cosh(raw / settings.softcap) ** -2, raw.dtype.type(0))
-    d_scores = times_scale(d_scores, settings.scale)
+    d_scores = times_scale(d_scores, x.scale)
     if settings.score == "dot":
         return (*_through_product(d_scores, q, k, visible), d_value)
     d_unit_q, d_unit_k = _through_product(d_scores, unit_vectors(q), unit_vectors(k), visible)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._plain import masked_scores, plain_output, plain_weights
+from attnsym._scores import read_inputs
+from attnsym._settings import read_settings
 from attnsym._validate import Array, real_array
-from attnsym.attention import attention_scores, attention_weights, resolve_scale, scaled_dot_product_attention
 from attnsym.softmax import entropy
 
 WHAT_WEIGHTS_ARE = (
@@ -103,6 +105,7 @@ class Explanation:
         return "\n".join([*text, "", *textwrap.wrap(WHAT_WEIGHTS_ARE, 100)])
 
 
+@np.errstate(all="ignore")
 def explain(
     query: npt.ArrayLike,
     key: npt.ArrayLike,
@@ -148,6 +151,7 @@ def explain(
     >>> [row.weight for row in result.rows], result.output
     ([0.25, 0.75], (5.0,))
     """
+    settings = read_settings(scale=scale, softcap=softcap)
     q, k = _one_query(query), _vectors(key, "key")
     v = None if value is None else _vectors(value, "value")
     mask = None if attn_mask is None else np.asarray(attn_mask)
@@ -155,11 +159,9 @@ def explain(
         raise ValueError("key must hold at least one key to explain: got none")
     if mask is not None and mask.shape != k.shape[:1]:
         raise ValueError(f"attn_mask must have one entry for each of {k.shape[0]} keys: got shape {mask.shape}")
-    scores = attention_scores(q[None], k, scale=scale, softcap=softcap)[0]
-    weights = attention_weights(q[None], k, mask, scale=scale, softcap=softcap)[0]
-    output = None if v is None else scaled_dot_product_attention(q[None], k, v, mask, scale=scale, softcap=softcap)[0]
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask
+    x = read_inputs(q[None], k, v, settings, mask)
+    scores, weights = masked_scores(x, settings)[0], plain_weights(x, settings)[0]
+    output = None if v is None else plain_output(x, settings)[0]
     shift = 0.0 if not np.any(np.abs(scores[scores > -np.inf]) > _EXP_SAFE) else float(scores.max())
     exponentials = np.exp(scores - shift)
     rows = tuple(
@@ -178,7 +180,7 @@ def explain(
     )
     return Explanation(
         query=_floats(q),
-        scale=resolve_scale(scale, "dot", q.size),
+        scale=x.scale,
         shift=shift,
         rows=rows,
         exponential_sum=float(exponentials.sum()),

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attnsym._plain import drop_out
+from attnsym._settings import read_settings
 from attnsym._validate import Array, compute_dtype, length, output_dtype, probability, random_generator, real_array
-from attnsym.attention import scaled_dot_product_attention
+from attnsym.attention import attend
 from attnsym.masks import Window
 
 
@@ -82,6 +83,7 @@ def merge_heads(x: npt.ArrayLike) -> Array:
     return tokens.reshape(*tokens.shape[:-2], tokens.shape[-2] * tokens.shape[-1])
 
 
+@np.errstate(all="ignore")
 def multi_head_attention(
     query: npt.ArrayLike,
     key: npt.ArrayLike,
@@ -150,6 +152,14 @@ def multi_head_attention(
     """
     heads = length(num_heads, "num_heads", 1)
     kv_heads = heads if num_key_value_heads is None else length(num_key_value_heads, "num_key_value_heads", 1)
+    settings = read_settings(
+        scale=scale,
+        softcap=softcap,
+        enable_gqa=kv_heads != heads,
+        is_causal=is_causal,
+        window=window,
+        causal_alignment=causal_alignment,
+    )
     weight_p, output_p = probability(dropout_p, "dropout_p"), probability(output_dropout_p, "output_dropout_p")
     generator = random_generator(rng) if weight_p or output_p else None
     given = [
@@ -160,21 +170,16 @@ def multi_head_attention(
     ]
     dtype = compute_dtype(*given)
     tokens_q, tokens_k, tokens_v, *matrices = (x.astype(dtype, copy=False) for x in given)
-    attended = scaled_dot_product_attention(
+    attended = attend(
         split_heads(_project(tokens_q, matrices[0], "query"), _dividing(heads, matrices[0], "num_heads", "w_query")),
         split_heads(_project(tokens_k, matrices[1], "key"), _dividing(kv_heads, matrices[1], "heads of key", "w_key")),
         split_heads(
             _project(tokens_v, matrices[2], "value"), _dividing(kv_heads, matrices[2], "heads of value", "w_value")
         ),
-        attn_mask=attn_mask,
-        dropout_p=weight_p,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=kv_heads != heads,
-        softcap=softcap,
-        window=window,
-        causal_alignment=causal_alignment,
-        rng=generator,
+        attn_mask,
+        settings,
+        weight_p,
+        generator,
     )
     result = merge_heads(attended)
     if w_output is not None:

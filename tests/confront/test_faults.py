@@ -45,12 +45,12 @@ def over_queries(softmax):
 
 FAULTS = {
     "scale off by 1 %": (
-        ("attnsym.attention._default_scale", lambda scale: lambda d_k: 1.01 * scale(d_k)),
+        ("attnsym._settings._default_scale", lambda scale: lambda d_k: 1.01 * scale(d_k)),
         "scaled-score-variance",
         {"law": ("rademacher", "normal"), "d_k": (64,)},
     ),
     "1/d_k for 1/√d_k": (
-        ("attnsym.attention._default_scale", lambda scale: lambda d_k: 1.0 / d_k),
+        ("attnsym._settings._default_scale", lambda scale: lambda d_k: 1.0 / d_k),
         "scaled-score-variance",
         {"law": ("normal",), "d_k": (64,)},
     ),
@@ -99,7 +99,7 @@ FAULTS = {
         {"of": ("value",), "quantity": ("entropy",), "scale": ("sqrt",), "d_k": (3,), "n_keys": (5,)},
     ),
     "a soft-cap that is not applied": (
-        ("attnsym.attention.optional_softcap", lambda cap: lambda *given: None),
+        ("attnsym._settings.optional_softcap", lambda cap: lambda *given: None),
         "softcap-bound",
         None,
     ),

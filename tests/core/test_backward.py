@@ -9,7 +9,7 @@ import pytest
 from attnsym import _backward_blocks, scaled_dot_product_attention, scaled_dot_product_attention_vjp
 from attnsym._blocks import Heads, as_problem, block
 from attnsym._scores import read_inputs
-from attnsym.attention import read_settings
+from attnsym._settings import read_settings
 from attnsym.backward import _gradients
 
 INF, NAN = math.inf, math.nan
@@ -198,8 +198,8 @@ def test_refusals(options, message):
 def test_blocks_equal_the_whole(block_elements, workers, mask_kind, options):
     rng, q, k, v, g = inputs(7, n_queries=11, n_keys=9, heads=2, kv_heads=1)
     mask = random_mask(rng, mask_kind, (11, 9))
-    x = read_inputs(q, k, v, enable_gqa=True, convention="rows", score="dot")
-    settings = read_settings(x, score="dot", scale=None, softcap=None, attn_mask=mask, **options)
+    settings = read_settings(enable_gqa=True, **options)
+    x = read_inputs(q, k, v, settings, mask)
     want = _gradients(x, settings, g)
     problem = as_problem(x, settings)
     upstream = Heads(g.reshape(4, 11, 2), np.arange(4))
@@ -225,7 +225,7 @@ def test_large_problems_equal_small_ones(options, poison, monkeypatch):
     if poison is not None:
         v[0, 0, 200] = poison
     got = scaled_dot_product_attention_vjp(q, k, v, g, enable_gqa=True, **options)
-    monkeypatch.setattr("attnsym.attention._LEAN_SCORES", 1 << 40)
+    monkeypatch.setattr("attnsym._settings._LEAN_SCORES", 1 << 40)
     want = scaled_dot_product_attention_vjp(q, k, v, g, enable_gqa=True, **options)
     for large, small in zip(got, want, strict=True):
         np.testing.assert_allclose(large, small, rtol=1e-10, atol=1e-12)

@@ -17,16 +17,16 @@ from attnsym import _threads, scaled_dot_product_attention, scaled_dot_product_a
 from attnsym._blocks import as_problem
 from attnsym._plain import output_in_blocks, plain_output
 from attnsym._scores import read_inputs
-from attnsym.attention import read_settings
+from attnsym._settings import read_settings
 from attnsym.tiling import Tiles, choose_tiles, tiled_attention
 
 INF, NAN = math.inf, math.nan
 
 
-def both_paths(q, k, v, tiles, workers=1, score="dot", scale=None, softcap=None, **options):
+def both_paths(q, k, v, tiles, workers=1, attn_mask=None, **options):
     """Return the tiled output, the plain output, and the tiles that fell back to the plain path."""
-    x = read_inputs(q, k, v, enable_gqa=True, convention="rows", score=score)
-    settings = read_settings(x, score=score, scale=scale, softcap=softcap, **options)
+    settings = read_settings(enable_gqa=True, **options)
+    x = read_inputs(q, k, v, settings, attn_mask)
     problem = as_problem(x, settings)
     fell_back = []
 
@@ -34,7 +34,8 @@ def both_paths(q, k, v, tiles, workers=1, score="dot", scale=None, softcap=None,
         fell_back.append((heads, queries))
         return output_in_blocks(problem, heads, queries)
 
-    return tiled_attention(problem, plain, tiles=tiles, workers=workers), plain_output(x, settings), fell_back
+    with np.errstate(all="ignore"):  # as the public functions call both
+        return tiled_attention(problem, plain, tiles=tiles, workers=workers), plain_output(x, settings), fell_back
 
 
 def normal(rng, *shape, dtype=np.float32):
@@ -151,7 +152,7 @@ def test_the_public_function_on_both_sides_of_the_threshold(options, dtype, monk
     rng = np.random.default_rng(4)
     q, k, v = (normal(rng, 2, 3, 200, 8, dtype=dtype) for _ in range(3))
     tiled = scaled_dot_product_attention(q, k, v, **options)
-    monkeypatch.setattr("attnsym.attention._LEAN_SCORES", 1 << 40)
+    monkeypatch.setattr("attnsym._settings._LEAN_SCORES", 1 << 40)
     whole = scaled_dot_product_attention(q, k, v, **options)
     assert tiled.dtype == whole.dtype == dtype
     eps = {np.float16: 2.0**-10, np.float32: 2.0**-20, np.float64: 2.0**-48}[dtype]
@@ -211,14 +212,13 @@ def test_the_score_matrix_is_never_whole():
 def test_chosen_tiles_stay_in_cache():
     for shape in ((1, 1, 4096, 4096, 64), (8, 12, 128, 128, 32), (1, 1, 9, 100_000, 2)):
         batch, heads, n_queries, n_keys, d = shape
+        settings = read_settings()
         x = read_inputs(
             np.zeros((batch, heads, n_queries, d), np.float32),
             *(np.zeros((batch, heads, n_keys, d), np.float32) for _ in range(2)),
-            enable_gqa=False,
-            convention="rows",
-            score="dot",
+            settings,
         )
-        problem = as_problem(x, read_settings(x, score="dot", scale=None, softcap=None))
+        problem = as_problem(x, settings)
         tiles = choose_tiles(problem)
         assert 0 < tiles.heads * tiles.queries * tiles.keys * 4 <= 1 << 20
 
