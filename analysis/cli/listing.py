@@ -32,15 +32,19 @@ def _derivations_and_claims() -> dict[str, list[dict[str, Any]]]:
     claims = [
         {
             "key": claim.key,
-            "route": claim.route,
+            "route": support.route,
+            "missing": list(support.missing),
             "derivation": claim.derivation,
             "statement": claim.statement,
             "meaning": claim.meaning,
             "assumptions": list(claim.assumptions),
             "source": claim.source,
+            "rival_in_words": claim.mistake,
+            "is_code_check": claim.is_code_check,
+            "kind": "check of code" if claim.is_code_check else "claim",
             "cells": len(claim.cells),
         }
-        for claim in CLAIMS
+        for claim, support in ((claim, claim.support) for claim in CLAIMS)
     ]
     derivations = [{"key": key, "title": derivation.title} for key, derivation in DERIVATIONS.items()]
     return {"derivations": derivations, "claims": claims}
@@ -67,7 +71,7 @@ _LISTS = {"quantities": _quantities}
 # Of each kind: how to use an entry, and what is shown beside it.
 _SHOWN = {
     "derivations": ("attnsym derive KEY", ("title",)),
-    "claims": ("attnsym confirm KEY", ("route", "statement")),
+    "claims": ("attnsym confirm KEY", ("kind", "route", "statement")),
     "quantities": ("attnsym study NAME; predict and solve where it is exact", ("aliases", "exact", "formula", "words")),
 }
 

@@ -9,45 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from analysis.confront.cell import Cell, Scalar
+from analysis.confront.derived import Support, support
+from analysis.confront.inputs import Inputs
 from analysis.confront.relation import Relation
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Scalar = str | int | float | bool
 Grid = Mapping[str, Sequence[Scalar]]
 
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """
-    One combination of settings of a claim; a setting is read as an attribute: ``cell.d_k``, ``cell.law``.
-
-    Attributes
-    ----------
-    settings : tuple of (str, scalar) pairs
-        In the order of the grid. Names and values go into the seed of the cell, so that adding a cell changes no
-        number of another.
-    """
-
-    settings: tuple[tuple[str, Scalar], ...]
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name != "settings":  # pickle probes a bare instance for its own hooks
-            for key, value in self.settings:
-                if key == name:
-                    return value
-        raise AttributeError(f"the cell has no setting {name!r}")
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a setting, or `default` where the cell has none of that name."""
-        return dict(self.settings).get(name, default)
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.settings)
 
 
 @dataclass(frozen=True)
@@ -62,11 +35,13 @@ class Claim:
     statement : str
         What is claimed, as one formula or sentence.
     assumptions : tuple of str
-        Under which it is claimed.
+        Under which it is claimed: as `attnsym.symbolic` writes them, ``"independent(q, k)"``, so that they can be
+        checked against the law of each cell; in prose only what that vocabulary lacks.
     source : str
         Where it comes from: paper and section, or "derived here".
     derivation : str or None
-        A key of `attnsym.symbolic.DERIVATIONS`; `confirm` checks it anew. None where no derivation exists.
+        A key of `attnsym.symbolic.DERIVATIONS`; `confirm` checks it anew. None where no derivation exists. Naming one
+        makes a claim "derived" only where `support` finds that it gives the number of every cell.
     predict : callable ``(cell) -> float`` or None
         The predicted number; for `Fits` a law with ``ppf``. None where the draws are differences between
         two measured routes: their prediction is 0 and the claim is labelled "measured only".
@@ -86,6 +61,15 @@ class Claim:
         Independent draws per cell at budget 1.
     meaning : str, optional
         Two sentences for somebody who builds attention.
+    mistake : str, optional
+        The rival in words: the mistake that the data must exclude.
+    subject : str or callable ``(cell) -> str or None``, optional
+        What is measured, in the notation of `attnsym.symbolic`: ``"Var(Dot(k, q))"``. The derivation's equation is put
+        into it to see whether it gives the prediction.
+    inputs : callable ``(cell) -> Inputs``, optional
+        The joint law of the vectors that `sample` draws; read from the cell's settings by default.
+    is_code_check : bool, optional
+        Whether this is a check of the code, of its conventions or its instrument, and no statement about attention.
 
     Raises
     ------
@@ -106,6 +90,10 @@ class Claim:
     rival: Callable[[Cell], Any]
     replicates: int | Callable[[Cell], int] = 20_000
     meaning: str = ""
+    mistake: str = ""
+    subject: str | Callable[[Cell], str | None] | None = None
+    inputs: Callable[[Cell], Inputs] = Inputs.of
+    is_code_check: bool = False
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
@@ -133,11 +121,18 @@ class Claim:
         return tuple(cell for grid in grids for cell in self._crossed(grid))
 
     @property
+    def support(self) -> Support:
+        """How the number is reached besides being measured, and what its derivation leaves out; computed anew."""
+        predict = self.predict
+        predictions = None if predict is None else ((cell, predict(cell)) for cell in self.cells)
+        subject = self.subject
+        text = (lambda cell: subject) if isinstance(subject, str) else subject
+        return support(self.derivation, text, self.inputs, self.assumptions, self.relation, predictions)
+
+    @property
     def route(self) -> str:
-        """How the number is reached besides being measured: "derived", "predicted" or "measured only"."""
-        if self.derivation is not None:
-            return "derived"
-        return "measured only" if self.predict is None else "predicted"
+        """The route of `support`: "derived", "derived in part", "predicted" or "measured only"."""
+        return self.support.route
 
     def estimator_of(self, cell: Cell) -> str | None:
         """Return the estimator of one cell: the claim's, or the cell's own ``statistic``."""

@@ -12,7 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from analysis.confront.claim import Claim, Scalar
+from analysis.confront.cell import Scalar
+from analysis.confront.claim import Claim
+from analysis.confront.derived import Support, in_words
 from analysis.confront.relation import Judgement
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.versions import library_versions
@@ -52,6 +54,8 @@ class ClaimResult:
     verdict : ClaimVerdict
     reason : str
         One sentence.
+    support : Support
+        How the number is reached besides being measured, and what a derivation leaves out.
     derivation_verdict : str or None
         "TRUE", "FALSE" or "UNKNOWN"; None without a derivation.
     budget_to_separate : float or None
@@ -62,6 +66,7 @@ class ClaimResult:
     claim: Claim
     verdict: ClaimVerdict
     reason: str
+    support: Support
     derivation_verdict: str | None
     budget_to_separate: float | None
     cells: tuple[CellResult, ...]
@@ -85,11 +90,15 @@ class ClaimResult:
             "key": claim.key,
             "statement": claim.statement,
             "source": claim.source,
-            "route": claim.route,
+            "assumptions": list(claim.assumptions),
+            "is_code_check": claim.is_code_check,
+            "route": self.support.route,
+            "missing": list(self.support.missing),
             "derivation": claim.derivation,
             "derivation_verdict": self.derivation_verdict,
             "verdict": self.verdict.value,
             "reason": self.reason,
+            "rival_in_words": claim.mistake,
             "budget_to_separate": self.budget_to_separate,
             "cells": [{key: finite_or_none(value) for key, value in asdict(cell).items()} for cell in self.cells],
         }
@@ -179,32 +188,47 @@ class Confirmation:
         cells = [cell for result in self.claims for cell in result.cells]
         unjudged = sum(not cell.calibrated for cell in cells)
         confirmed = sum(result.verdict is ClaimVerdict.CONFIRMED for result in self.claims)
-        yield f"{confirmed} of {len(self.claims)} claims confirmed over {len(cells)} cells."
+        checks = sum(result.claim.is_code_check for result in self.claims)
+        of_code = f", {checks} of them checks of code," if checks else ""
+        yield f"{confirmed} of {len(self.claims)} claims{of_code} confirmed over {len(cells)} cells."
         yield (
             "A row shows the cell that speaks most against its claim, and the largest z of the rival over all cells. "
             "z is the distance in standard errors from what the claim (the rival) allows; beyond "
-            f"{self.critical_z:.2f} it is contradicted. The probability that any true claim is rejected by chance is "
+            f"{self.critical_z:.2f} it is contradicted. Allowed is how far the expectation may lie from the predicted "
+            "number: nothing, what rounding makes, or the remainder of a leading order. The probability that any true "
+            "claim is rejected by chance is "
             f"at most {self.family_wise_alpha:g}."
         )
         if unjudged:
             yield f"{unjudged} cells have too few replicates for the tail of their estimator: shown, not judged."
         for result in self.claims:
+            for gap in result.support.missing:
+                yield f"{result.claim.key}: {result.support.route}: {gap}"
+        for result in self.claims:
             if result.verdict is not ClaimVerdict.CONFIRMED:
                 yield f"{result.claim.key}: {result.verdict}: {result.reason}"
 
 
-_HEADER = ("claim", "route", "predicted", "measured", "z", "rival", "rival z", "verdict")
+_HEADER = ("claim", "route", "predicted", "allowed", "measured", "z", "rival", "rival z", "verdict")
 
 
 def cell_table(result: ClaimResult) -> str:
     """Return a claim with its text and every cell, one a line."""
     claim = result.claim
-    lines = [f"{claim.key}: {claim.statement}", claim.meaning, f"Source: {claim.source}."]
-    rows = [["cell", "predicted", "measured", "z", "rival", "rival z", "judged"]]
+    lines = [
+        f"{claim.key}: {claim.statement}",
+        claim.meaning,
+        f"Assumes: {'; '.join(map(in_words, claim.assumptions))}.",
+        f"Source: {claim.source}.",
+        f"Route: {result.support.route}" + "".join(f"; {gap}" for gap in result.support.missing) + ".",
+        claim.mistake and f"Rival: {claim.mistake}.",
+    ]
+    rows = [["cell", "predicted", "allowed", "measured", "z", "rival", "rival z", "judged"]]
     for cell in result.cells:
         setting = " ".join(f"{name}={value}" for name, value in cell.settings.items())
         judged = ("agrees" if cell.agrees else "contradicts") if cell.calibrated else "no"
-        rows.append([setting, *_numbers(cell), _z(cell, cell.rival_z_score), judged])
+        numbers = [_number(cell.prediction), cell.allowed, *_numbers(cell)[1:]]
+        rows.append([setting, *numbers, _z(cell, cell.rival_z_score), judged])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     table = ["  " + "  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([line for line in lines if line] + table + [f"  {result.verdict}: {result.reason}"])
@@ -212,7 +236,7 @@ def cell_table(result: ClaimResult) -> str:
 
 def _row(result: ClaimResult) -> list[str]:
     shown = result.shown
-    route = result.claim.route
+    route = result.support.route
     if result.derivation_verdict not in (None, "TRUE"):
         route = f"derivation {result.derivation_verdict}"
     rival_z = result.rival_z_score
@@ -220,7 +244,9 @@ def _row(result: ClaimResult) -> list[str]:
     return [
         result.claim.key,
         route,
-        *_numbers(shown),
+        _number(shown.prediction),
+        shown.allowed,
+        *_numbers(shown)[1:],
         f"{rival_z:.1f}" if rival_z is not None and math.isfinite(rival_z) else excluded,
         result.verdict.value,
     ]

@@ -12,7 +12,8 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims import CLAIMS
 from analysis.confront.confirmation import CellResult, ClaimResult, ClaimVerdict, Confirmation
 from analysis.measure.estimate.accumulators import Sample
@@ -231,7 +232,7 @@ def _claim_result(claim: Claim, derived: str | None, outcomes: Sequence[CellResu
         verdict, (reason, wanted) = ClaimVerdict.NOT_SEPARATED, _not_separated(factor, budget)
     else:
         verdict, reason = ClaimVerdict.CONFIRMED, f"{len(judged)} judged cells agree with it and its rival is excluded"
-    return ClaimResult(claim, verdict, reason, derived, wanted, tuple(outcomes))
+    return ClaimResult(claim, verdict, reason, claim.support, derived, wanted, tuple(outcomes))
 
 
 def _not_separated(factor: float, budget: float) -> tuple[str, float | None]:

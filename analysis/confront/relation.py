@@ -6,13 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from analysis.confront.cell import Cell
 from analysis.confront.evidence import EPS, ESTIMATORS, Evidence, evidence_from
 from analysis.measure.estimate.accumulators import Sample
-
-if TYPE_CHECKING:
-    from analysis.confront.claim import Cell
 
 # A rival is expected to be rejected with probability .999 at the budget that "not separated" names.
 POWER_MARGIN = 3.0
@@ -30,6 +28,8 @@ class Judgement:
     z_score, rival_z_score : float or None
         Distance in standard errors from what the prediction (the rival) allows; None for a deterministic verdict.
     replicates : int
+    allowance : float
+        How far from the prediction the claim lets the expectation (or a draw) lie.
     agrees : bool
         The draws do not contradict the prediction at the critical z, or by more than rounding.
     separates : bool or None
@@ -52,7 +52,17 @@ class Judgement:
     separates: bool | None
     calibrated: bool
     factor: float
+    allowance: float
     note: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """The allowance in words: "exactly", "rounding", or ± a number and its share of the prediction."""
+        if self.allowance == 0.0:
+            return "exactly"
+        if self.allowance <= 1e-6 * max(1.0, abs(self.prediction)):
+            return "rounding"
+        return f"±{self.allowance:.2g}" + (f" ({self.allowance / abs(self.prediction):.2g})" if self.prediction else "")
 
 
 class Relation(ABC):
@@ -118,6 +128,7 @@ class _WithinStandardErrors(Relation):
             separates=separates,
             calibrated=sample.moments.count >= needed or math.isnan(z),  # draws that are no numbers agree with nothing
             factor=_factor(evidence, distance, needed, critical, separates),
+            allowance=slack,
             note=self.remark(evidence, cell, prediction),
         )
 
@@ -142,6 +153,7 @@ class _WithinStandardErrors(Relation):
             separates=separates,
             calibrated=True,
             factor=1.0 if separates else math.inf,
+            allowance=bound + self.allowance(prediction, cell),
             note="all draws equal: judged as an identity",
         )
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from analysis.confront.cell import Cell
 from analysis.confront.evidence import EPS, count_below
 from analysis.confront.relation import POWER_MARGIN, Judgement, Relation, operations
 from analysis.measure.estimate.accumulators import Sample
-
-if TYPE_CHECKING:
-    from analysis.confront.claim import Cell
 
 
 class _EveryDraw(Relation):
@@ -45,7 +43,7 @@ class Identity(_EveryDraw):
         agrees = abs(worst - prediction) <= bound
         separates = None if rival == prediction else max(abs(low - rival), abs(high - rival)) > bound
         note = f"largest deviation {abs(worst - prediction) / bound:.2g} of the rounding bound"
-        return _deterministic(worst, prediction, rival, sample.moments.count, agrees, separates, note)
+        return _deterministic(worst, prediction, rival, sample.moments.count, bound, agrees, separates, note)
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class AtMost(_EveryDraw):
         if self.attained and not high >= prediction - rounding:
             agrees, note = False, "the bound is not attained"
         separates = None if rival == prediction else high > rival + rounding
-        return _deterministic(high, prediction, rival, sample.moments.count, agrees, separates, note)
+        return _deterministic(high, prediction, rival, sample.moments.count, rounding, agrees, separates, note)
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,7 @@ class Fits(Relation):
             separates=separates,
             calibrated=replicates >= needed or math.isnan(z),
             factor=max(factor, needed / replicates),
+            allowance=0.0,
             note=f"χ² over {self.classes} classes, per degree of freedom; rival: its own χ²",
         )
 
@@ -144,7 +143,14 @@ class Fits(Relation):
 
 
 def _deterministic(
-    estimate: float, prediction: float, rival: float, replicates: int, agrees: bool, separates: bool | None, note: str
+    estimate: float,
+    prediction: float,
+    rival: float,
+    replicates: int,
+    bound: float,
+    agrees: bool,
+    separates: bool | None,
+    note: str,
 ) -> Judgement:
     return Judgement(
         estimate=estimate,
@@ -158,6 +164,7 @@ def _deterministic(
         separates=separates,
         calibrated=True,
         factor=1.0 if separates else math.inf,
+        allowance=bound,
         note=note,
     )
 

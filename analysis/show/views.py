@@ -16,7 +16,7 @@ from attnsym import explain
 if TYPE_CHECKING:
     from analysis.audit.tensors.columns import Column
     from analysis.audit.tensors.result import TensorAudit
-    from analysis.confront.confirmation import Confirmation
+    from analysis.confront.confirmation import ClaimResult, Confirmation
     from analysis.measure.result import Study
 
 _OPEN_DERIVATIONS = frozenset({"score-mean", "score-variance", "scaled-score-variance"})
@@ -133,7 +133,10 @@ def confirmation_view(confirmation: Confirmation) -> dict[str, Any]:
                 "key": result.claim.key,
                 "statement": result.claim.statement,
                 "meaning": result.claim.meaning,
-                "derived": result.derivation_verdict or result.claim.route,
+                "route": _route(result),
+                "missing": result.support.missing,
+                "mistake": result.claim.mistake,
+                "allowed": shown.allowed,
                 "numbers": [_number(number) for number in numbers],
                 "verdict": verdict,
                 "css": _CSS.get(verdict, "doubt"),
@@ -141,12 +144,19 @@ def confirmation_view(confirmation: Confirmation) -> dict[str, Any]:
         )
     confirmed = sum(row["verdict"] == "confirmed" for row in rows)
     summary = (
-        f"{confirmed} of {len(rows)} claims confirmed. A row shows the cell that "
+        f"{confirmed} of {len(rows)} claims confirmed. Derived means that the proved equation gives the predicted "
+        f"number in every cell and that the cell's law satisfies what the proof assumes. A row shows the cell that "
         f"speaks most against its claim and the largest z of its rival, the plausible mistake. Beyond |z| = "
         f"{confirmation.critical_z:.2f} a number is contradicted; if every claim is true, the probability that any is "
         f"rejected is at most {confirmation.family_wise_alpha:g}."
     )
     return {"summary": summary, "rows": rows}
+
+
+def _route(result: ClaimResult) -> str:
+    if result.derivation_verdict in (None, "TRUE"):
+        return result.support.route
+    return f"derivation {result.derivation_verdict}"
 
 
 def _cell(value: Any) -> str:

@@ -289,7 +289,14 @@ def test_a_setting_that_is_not_there_is_named():
 def test_the_table_reads_at_a_glance():
     confirmation = confirm([coin_claim(), coin_claim(key="biased-coin", predict=six_tenths, rival=half)])
     lines = repr(confirmation).splitlines()
-    assert lines[0].split() == ["claim", "route", "predicted", "measured", "z", "rival", "rival", "z", "verdict"]
+    assert lines[0].split() == [
+        "claim",
+        "route",
+        "predicted",
+        "allowed",
+        "measured",
+        *("z", "rival", "rival", "z", "verdict"),
+    ]
     assert lines[2].split()[:3] == ["fair-coin", "predicted", "0.5"]
     assert lines[2].endswith("confirmed")
     assert lines[3].endswith("rejected")

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from analysis import AtMost, Exactly, Fits, Identity, ToLeadingOrder
-from analysis.confront.claim import Cell
+from analysis.confront.cell import Cell
 from analysis.confront.evidence import MAX_LOG_INFLATION, evidence_from
 from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
 

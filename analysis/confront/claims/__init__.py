@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analysis.confront.claims.aligned import ALIGNED_CLAIMS
 from analysis.confront.claims.bounded import BOUNDED_CLAIMS
 from analysis.confront.claims.dependence import DEPENDENCE_CLAIMS
 from analysis.confront.claims.entropy import ENTROPY_CLAIMS
@@ -15,6 +16,7 @@ from analysis.confront.claims.softmax import SOFTMAX_CLAIMS
 CLAIMS = (
     *SCORE_CLAIMS,
     *DEPENDENCE_CLAIMS,
+    *ALIGNED_CLAIMS,
     *SOFTMAX_CLAIMS,
     *ENTROPY_CLAIMS,
     *LENGTH_CLAIMS,

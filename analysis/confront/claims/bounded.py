@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import FloatArray, query_and_keys
 from analysis.confront.relation import Exactly
 from analysis.confront.relation_draws import AtMost
@@ -44,6 +45,8 @@ COSINE_SCORE_BOUND = Claim(
     relation=AtMost(attained=True),
     grid={"d_k": (64,), "gain": (1.0, 10.0)},
     rival=typical_cosine_score,
+    mistake="four standard deviations in the place of the bound",
+    is_code_check=True,
     replicates=10_000,
 )
 
@@ -59,6 +62,11 @@ def cosine_score_variance(cell: Cell) -> float:
     return float(cell.gain**2 / cell.d_k)
 
 
+def cosine_score_subject(cell: Cell) -> str:
+    """Return the variance of scale·cos, as derivations write it."""
+    return f"{cell.gain}**2*Var(Dot(u, w))"
+
+
 def unnormalised_variance(cell: Cell) -> float:
     """Return scale², the variance of scores that were divided by √d_k instead of by the lengths."""
     return float(cell.gain**2)
@@ -69,7 +77,8 @@ COSINE_SCORE_VARIANCE = Claim(
     statement="With normalised q and k, Var[score] = scale²/d_k",
     meaning="QK-norm with scale 1 gives nearly uniform attention; unit variance needs scale √d_k. Models that learn "
     "the scale therefore move it far above 1.",
-    assumptions=("q isotropic", "q independent of k"),
+    assumptions=("isotropic(u)", "independent(u, w)", "u and w the directions of q and k"),
+    subject=cosine_score_subject,
     source="Henry et al. 2020, section 3; variance derived here",
     derivation="cosine-variance",
     predict=cosine_score_variance,
@@ -78,6 +87,7 @@ COSINE_SCORE_VARIANCE = Claim(
     relation=Exactly(),
     grid={"d_k": (16, 64), "gain": (1.0, 10.0)},
     rival=unnormalised_variance,
+    mistake="scale², as if dividing by √d_k instead of by the lengths",
     replicates=75_000,
 )
 
@@ -113,6 +123,8 @@ SOFTCAP_BOUND = Claim(
     relation=AtMost(attained=True),
     grid={"d_k": (64,), "cap": (1.0, 50.0)},
     rival=cap_of_unit_slope,
+    mistake="cap·tanh(1): scores taken to lie below the cap before they are capped",
+    is_code_check=True,
     replicates=10_000,
 )
 

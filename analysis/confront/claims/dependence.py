@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
-from analysis.confront.claims.draws import INDEPENDENT, LAWS, FloatArray, moment, query_and_keys, scale_of, vectors
-from analysis.confront.claims.scores import dimension, zero
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
+from analysis.confront.claims.draws import (
+    LAWS,
+    ROW,
+    STANDARD,
+    WITHIN,
+    FloatArray,
+    moment,
+    query_and_keys,
+    vectors,
+)
+from analysis.confront.claims.scores import dimension, mean_or_variance, zero
+from analysis.confront.inputs import Inputs
 from analysis.confront.relation import Exactly
 from analysis.predict.exact import expected_entropy
-from analysis.vocabulary.scale import resolve_scale
 
 
 def autoregressive(d_k: int, correlation: float) -> FloatArray:
@@ -40,7 +51,8 @@ SCORE_VARIANCE_CORRELATED = Claim(
     statement="Var[kᵀq] = tr(C_q C_k) for components with covariance matrices C_q and C_k",
     meaning="A trained head's components are correlated, and where query and key share their dominant directions the "
     "scores are larger than √d_k. If only one of the two is correlated the variance is still d_k.",
-    assumptions=("q independent of k", "both means 0", "covariance matrices C_q and C_k"),
+    assumptions=("independent(q, k)", "zero_mean(q)", "zero_mean(k)", "second_moments(q)", "second_moments(k)"),
+    subject="Var(Dot(k, q))",
     source="derived here",
     derivation="score-variance-correlated",
     predict=trace_of_product,
@@ -52,6 +64,7 @@ SCORE_VARIANCE_CORRELATED = Claim(
         {"law": ("normal",), "d_k": (64,), "correlation_q": (0.8,), "correlation_k": (0.0, -0.5)},
     ],
     rival=dimension,
+    mistake="d_k: correlation within both vectors forgotten",
     replicates=420_000,
 )
 
@@ -60,6 +73,11 @@ def score_with_itself(cell: Cell, rng: np.random.Generator, replicates: int) -> 
     """Return xᵀx, the diagonal of an attention whose query and key are one vector."""
     vector = vectors(cell, rng, replicates, 1)
     return attnsym.attention_scores(vector, vector, scale=1.0)[:, 0, 0]
+
+
+def query_as_key(cell: Cell) -> Inputs:
+    """Return the law of k = q."""
+    return replace(Inputs.of(cell), alignment=1.0)
 
 
 def self_moment(cell: Cell) -> float:
@@ -75,9 +93,18 @@ def independent_moment(cell: Cell) -> float:
 SCORE_SELF = Claim(
     key="score-self",
     statement="For k = q: E[kᵀq] = d_k and Var[kᵀq] = d_k (m₄ - 1)",
-    meaning="Without separate projections a token's score with itself is √d_k after scaling, so every token attends to "
-    "itself. Zero mean and unit variance are not enough: it is independence that keeps the scores small.",
-    assumptions=("k = q", "components independent", "mean 0", "variance 1", "fourth moment finite"),
+    meaning="Without separate projections a token's score with itself is √d_k after scaling, so in rows of up to "
+    "about e^(√d_k - 1/2) keys it attends mostly to itself. Zero mean and unit variance are not enough: it is "
+    "independence that keeps the scores small.",
+    assumptions=(
+        "same(q, k)",
+        "independent_components(q)",
+        "zero_mean(q)",
+        "unit_variance(q)",
+        "fourth_moment(q)",
+    ),
+    subject=mean_or_variance,
+    inputs=query_as_key,
     source="derived here",
     derivation="score-self",
     predict=self_moment,
@@ -86,6 +113,7 @@ SCORE_SELF = Claim(
     relation=Exactly(),
     grid={"statistic": ("mean", "variance"), "law": LAWS, "d_k": (4, 64)},
     rival=independent_moment,
+    mistake="the moments of independent query and key, 0 and d_k",
     replicates=150_000,
 )
 
@@ -104,6 +132,11 @@ def covariance_of_squares(cell: Cell) -> float:
     return float(cell.d_k * (moment(cell, 4) - 1)) if cell.of == "squares" else 0.0
 
 
+def covariance_of_two_scores(cell: Cell) -> str:
+    """Return what is averaged, as derivations write it: the means of the factors are 0."""
+    return "Cov(Dot(k, q)**2, Dot(k2, q)**2)" if cell.of == "squares" else "Cov(Dot(k, q), Dot(k2, q))"
+
+
 def shared_query_replicates(cell: Cell) -> int:
     """Return what the tail of a product of squares asks for; out of reach for heavy-tailed components."""
     if cell.of == "scores" or cell.law in ("laplace", "student_t10"):
@@ -117,7 +150,8 @@ SCORES_SHARE_QUERY = Claim(
     meaning="The scores of a row are uncorrelated but not independent: a long query makes them all large at once. "
     "Hence the entries of one score matrix are no independent replicates, and an error bar that counts them is too "
     "small.",
-    assumptions=INDEPENDENT,
+    assumptions=(*ROW, "fourth_moment(q)"),
+    subject=covariance_of_two_scores,
     source="derived here",
     derivation="scores-share-query",
     predict=covariance_of_squares,
@@ -126,60 +160,8 @@ SCORES_SHARE_QUERY = Claim(
     relation=Exactly(),
     grid={"of": ("scores", "squares"), "law": LAWS, "d_k": (16,)},
     rival=zero,
+    mistake="uncorrelated taken for independent: no covariance of the squares either",
     replicates=shared_query_replicates,
-)
-
-
-def aligned_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
-    """Return the scaled score of k = ρ q + √(1 - ρ²) e."""
-    query, other = query_and_keys(cell, rng, replicates)
-    key = cell.alignment * query + math.sqrt(1 - cell.alignment**2) * other
-    return attnsym.attention_scores(query, key, scale=scale_of(cell))[:, 0, 0]
-
-
-def scale_factor(cell: Cell) -> float:
-    """Return the cell's scale as a number."""
-    return resolve_scale(cell.scale)(cell.d_k, 1)
-
-
-def aligned_moment(cell: Cell) -> float:
-    """Return ρ d_k, or d_k (1 - ρ² + ρ² (m₄ - 1)), times the scale (squared)."""
-    if cell.statistic == "mean":
-        return float(cell.alignment * cell.d_k * scale_factor(cell))
-    square = cell.alignment**2
-    return float(cell.d_k * (1 - square + square * (moment(cell, 4) - 1)) * scale_factor(cell) ** 2)
-
-
-def aligned_replicates(cell: Cell) -> int:
-    """Return more for a variance, whose terms are skewed, than for a mean."""
-    return 250_000 if cell.statistic == "variance" else 30_000
-
-
-def unaligned_moment(cell: Cell) -> float:
-    """Return the moment for independent q and k."""
-    return 0.0 if cell.statistic == "mean" else float(cell.d_k * scale_factor(cell) ** 2)
-
-
-SCORE_ALIGNED = Claim(
-    key="score-aligned",
-    statement="For componentwise correlation ρ of q and k: E[S/√d_k] = ρ√d_k and E[S/d_k] = ρ; "
-    "Var[S] = d_k (1 - ρ² + ρ² (m₄ - 1)), Gaussian d_k (1 + ρ²)",
-    meaning="Once training aligns queries with keys, scores scaled by 1/√d_k grow like √d_k again, while 1/d_k keeps "
-    "them of order one at every width. That is the case for 1/d_k in the maximal-update parametrisation (muP).",
-    assumptions=("pairs (qᵢ, kᵢ) independent over i", "mean 0", "variance 1", "correlation ρ within a pair"),
-    source="Yang et al. 2022, Tensor Programs V, for 1/d_k; moments derived here",
-    derivation="score-aligned",
-    predict=aligned_moment,
-    sample=aligned_score,
-    estimator=None,
-    relation=Exactly(),
-    grid=[
-        {"statistic": ("mean",), "law": LAWS, "d_k": (64,), "alignment": (0.3,), "scale": ("sqrt", "1/d_k")},
-        {"statistic": ("mean",), "law": ("normal",), "d_k": (4, 256), "alignment": (0.3,), "scale": ("sqrt", "1/d_k")},
-        {"statistic": ("variance",), "law": LAWS, "d_k": (16,), "alignment": (0.8,), "scale": ("sqrt",)},
-    ],
-    rival=unaligned_moment,
-    replicates=aligned_replicates,
 )
 
 
@@ -208,9 +190,13 @@ ALIKE_KEYS = Claim(
     meaning="The part that all keys share shifts every score of a row alike, and softmax removes it: rows are flatter "
     "than d_k suggests. Keys that grow alike, as in deep or over-smoothed layers, can be spread by a larger scale.",
     assumptions=(
-        "q and the keys Gaussian",
-        "keys jointly normal with pairwise correlation ρ",
-        "q independent of the keys",
+        "independent_of(q, k, k2)",
+        *WITHIN,
+        *STANDARD,
+        "gaussian(q)",
+        "gaussian(k)",
+        "aligned(k, k2)",
+        "keys jointly normal",
     ),
     source="derived here",
     derivation="score-common-key",
@@ -220,7 +206,13 @@ ALIKE_KEYS = Claim(
     relation=Exactly(),
     grid={"d_k": (16,), "n_keys": (2, 10), "key_correlation": (0.25, 0.9)},
     rival=entropy_at_full_scale,
+    mistake="keys taken for independent ones at the full scale",
     replicates=90_000,
 )
 
-DEPENDENCE_CLAIMS = (SCORE_VARIANCE_CORRELATED, SCORE_SELF, SCORES_SHARE_QUERY, SCORE_ALIGNED, ALIKE_KEYS)
+DEPENDENCE_CLAIMS = (
+    SCORE_VARIANCE_CORRELATED,
+    SCORE_SELF,
+    SCORES_SHARE_QUERY,
+    ALIKE_KEYS,
+)

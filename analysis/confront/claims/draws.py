@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnsym
-from analysis.confront.claim import Cell
+from analysis.confront.cell import Cell
 from analysis.vocabulary.laws import resolve_law
 from analysis.vocabulary.scale import resolve_scale
 
@@ -14,9 +14,14 @@ FloatArray = NDArray[np.float64]
 
 LAWS = ("normal", "rademacher", "uniform", "laplace", "student_t10")
 WITH_DENSITY = ("normal", "uniform", "laplace", "student_t10")
-INDEPENDENT = ("components of q and k independent", "mean 0", "variance 1")
-FOURTH_MOMENTS = (*INDEPENDENT, "fourth moments finite")
-DENSITY = (*FOURTH_MOMENTS, "components with a density: scores of sign vectors tie")
+STANDARD = ("zero_mean(q)", "zero_mean(k)", "unit_variance(q)", "unit_variance(k)")
+WITHIN = ("independent_components(q)", "independent_components(k)")
+INDEPENDENT = ("independent(q, k)", *WITHIN, *STANDARD)
+ROW = ("independent(q, k, k2)", *WITHIN, *STANDARD)  # k2 stands for any other key of the row
+FOURTH_MOMENTS = (*ROW, "fourth_moment(q)", "fourth_moment(k)")
+GAUSSIAN = (*ROW, "gaussian(q)", "gaussian(k)")
+NO_TIES = "components with a density: scores of sign vectors tie"
+DENSITY = (*FOURTH_MOMENTS, NO_TIES)
 VASWANI = "Vaswani et al. 2017, Attention Is All You Need, section 3.2.1, footnote 4"
 
 

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import (
     DENSITY,
     FOURTH_MOMENTS,
@@ -48,7 +49,7 @@ JACOBIAN_TRACE_UNSCALED = Claim(
     meaning="In the mean, the gradient with respect to the scores falls with the square root of the head's width and "
     "no faster: a power law, since some rows keep a tie. A plot of means alone shows a mild effect where most rows "
     "are dead.",
-    assumptions=FOURTH_MOMENTS,
+    assumptions=DENSITY,
     source="derived here",
     derivation=None,
     predict=trace_unscaled,
@@ -57,9 +58,10 @@ JACOBIAN_TRACE_UNSCALED = Claim(
     relation=ToLeadingOrder("d_k", order=1, constant=partial(by_kurtosis, 0.3, 0.6)),
     grid=[
         {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64, 256), "n_keys": (4,)},
-        {"law": LAWS[1:], "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
+        {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
     ],
     rival=trace_by_variance,
+    mistake="a fall with the variance of the scores, 1/d_k, in the place of their size",
     replicates=60_000,
 )
 
@@ -86,6 +88,7 @@ JACOBIAN_TRACE_SCALED = Claim(
         {"law": LAWS[1:], "scale": ("sqrt",), "d_k": (16, 64), "n_keys": (4,)},
     ],
     rival=trace_unscaled,
+    mistake="the unscaled value",
     replicates=120_000,
 )
 
@@ -114,6 +117,7 @@ JACOBIAN_MEDIAN_UNSCALED = Claim(
         {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (64,), "n_keys": (4,)},
     ],
     rival=trace_unscaled,
+    mistake="the mean in the place of the median",
     replicates=6_000,
 )
 
@@ -150,6 +154,7 @@ TWO_KEY_GRADIENT = Claim(
     relation=ToLeadingOrder("temperature", order=2, constant=partial(by_kurtosis, 1.2, 0.2)),
     grid={"law": LAWS, "d_k": (16,), "n_keys": (2,), "temperature": (2, 8)},
     rival=score_variance,
+    mistake="the variance of one score in the place of that of a difference, half as large",
     replicates=120_000,
 )
 

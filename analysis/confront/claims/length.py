@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
-from analysis.confront.claims.draws import FloatArray, scale_of, vectors, weights
-from analysis.confront.claims.entropy import GAUSSIAN, row_entropy
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
+from analysis.confront.claims.draws import GAUSSIAN, FloatArray, scale_of, vectors, weights
+from analysis.confront.claims.entropy import row_entropy
 from analysis.confront.relation import Exactly, ToLeadingOrder
 from analysis.predict.exact import expected_entropy, expected_max_weight
 
@@ -45,6 +46,7 @@ CAUSAL_ENTROPY = Claim(
     relation=Exactly(),
     grid={"d_k": (16,), "n_keys": (12,), "row": (0, 1, 5, 11)},
     rival=entropy_of_all,
+    mistake="the entropy over all keys, as if the mask zeroed the future after softmax",
     replicates=40_000,
 )
 
@@ -88,6 +90,7 @@ FIXED_SCALE_LENGTH = Claim(
     relation=ToLeadingOrder(log_length, order=1, constant=0.55),
     grid={"scale": ("sqrt",), "d_k": (16,), "n_keys": (8, 64, 512)},
     rival=constant_entropy_fraction,
+    mistake="an entropy that does not grow with the row",
     replicates=length_replicates,
 )
 
@@ -109,9 +112,10 @@ def exact_largest_weight_fixed(cell: Cell) -> float:
 
 LOG_LENGTH_SCALE = Claim(
     key="log-length-scale",
-    statement="At scale log(n)/√d_k the largest weight rises with n toward 1; its expectation equals the quadrature",
-    meaning="Multiplying unit-variance scores by log n undoes the dissolution with length, and in the end overdoes it. "
-    "Already a factor of √(2 log n) is the border between weights that spread and weights that concentrate.",
+    statement="At scale log(n)/√d_k the expected largest weight equals its quadrature: it falls with n to a least "
+    "value, near n = 12 at d_k = 16, and then rises toward 1",
+    meaning="Multiplying unit-variance scores by log n undoes the dissolution in long rows, and in the end overdoes "
+    "it. Already a factor of √(2 log n) is the border between weights that spread and weights that concentrate.",
     assumptions=GAUSSIAN,
     source="Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention; number derived here",
     derivation=None,
@@ -119,8 +123,9 @@ LOG_LENGTH_SCALE = Claim(
     sample=largest_weight,
     estimator="mean",
     relation=Exactly(),
-    grid={"scale": ("log(n_keys)/sqrt(d_k)",), "d_k": (16,), "n_keys": (8, 64, 512)},
+    grid={"scale": ("log(n_keys)/sqrt(d_k)",), "d_k": (16,), "n_keys": (2, 8, 12, 64, 512)},
     rival=exact_largest_weight_fixed,
+    mistake="the value at scale 1/√d_k",
     replicates=8_000,
 )
 

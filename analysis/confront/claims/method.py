@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from analysis.confront.claim import Cell, Claim
-from analysis.confront.claims.draws import FloatArray
-from analysis.confront.claims.entropy import GAUSSIAN
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
+from analysis.confront.claims.draws import GAUSSIAN, FloatArray
 from analysis.confront.relation import Exactly
 from analysis.confront.relation_draws import Identity
 from analysis.measure.cell import Cell as StudyCell
@@ -106,6 +106,7 @@ CONDITIONAL_SAMPLER = Claim(
         "n_keys": (5,),
     },
     rival=error_of_fixed_length,
+    mistake="a sampler that forgets that the query's length varies",
     replicates=100_000,
 )
 
@@ -140,6 +141,8 @@ VARIANCE_DENOMINATOR = Claim(
     relation=Identity(),
     grid={"sample": ("3, 0, 1, 2",)},
     rival=five_quarters,
+    mistake="the denominator n",
+    is_code_check=True,
     replicates=2,
 )
 
@@ -197,6 +200,8 @@ INDEPENDENT_STREAMS = Claim(
     relation=Identity(),
     grid={"shards": (64,)},
     rival=share_of_one_stream,
+    mistake="one stream for all shards",
+    is_code_check=True,
     replicates=2,
 )
 

@@ -15,10 +15,12 @@ from functools import partial
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import (
     DENSITY,
     FOURTH_MOMENTS,
+    GAUSSIAN,
     LAWS,
     WITH_DENSITY,
     FloatArray,
@@ -26,7 +28,6 @@ from analysis.confront.claims.draws import (
     query_and_keys,
     scale_of,
 )
-from analysis.confront.claims.entropy import GAUSSIAN
 from analysis.confront.relation import Exactly, ToLeadingOrder
 from analysis.confront.relation_draws import Identity
 from analysis.predict.asymptotics import normal_maximum
@@ -69,12 +70,14 @@ ATTENTION_GRADIENT = Claim(
     assumptions=("any query, keys and values",),
     source="derived here",
     derivation="attention-gradient",
+    subject="D(Sum(p[i]*V[i, a], i), q[r]) / (scale*WeightedCov(V[i, a], K[i, r], i))",
     predict=whole,
     sample=gradient_against_covariance,
     estimator=None,
     relation=Identity(multiple=512.0),
     grid={"d_k": (4, 64), "n_keys": (10,)},
     rival=forgotten_scale,
+    mistake="a backward pass that forgets the scale",
     replicates=5_000,
 )
 
@@ -106,7 +109,7 @@ QUERY_GRADIENT_MEAN = Claim(
     "its mean stays of order one, its root mean square grows and only its median vanishes, so a few rows carry huge "
     "gradients and most carry none. Training then sees rare, large updates rather than none, and a log of mean "
     "gradient norms will not warn you.",
-    assumptions=(*FOURTH_MOMENTS, _G),
+    assumptions=(*DENSITY, _G),
     source="derived here",
     derivation=None,
     predict=mean_query_gradient,
@@ -115,9 +118,10 @@ QUERY_GRADIENT_MEAN = Claim(
     relation=ToLeadingOrder("d_k", order=0.5, constant=0.85),
     grid=[
         {"law": ("normal",), "scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
-        {"law": LAWS[1:], "scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
+        {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
     ],
     rival=vanishing_query_gradient,
+    mistake="the gradient by the query falls as the Jacobian does",
     replicates=150_000,
 )
 
@@ -146,6 +150,7 @@ QUERY_GRADIENT_RMS = Claim(
     relation=ToLeadingOrder("d_k", order=0.5, constant=0.42),
     grid={"scale": ("unscaled",), "d_k": (16, 64), "n_keys": (4,)},
     rival=vanishing_query_gradient,
+    mistake="the root mean square falls as the Jacobian does",
     replicates=520_000,
 )
 
@@ -166,6 +171,7 @@ QUERY_GRADIENT_EXACT = Claim(
         {"scale": ("unscaled",), "d_k": (16,), "n_keys": (4,)},
     ],
     rival=growing_query_gradient,
+    mistake="the leading order √(C_n/3) d_k^(1/4) in the place of the quadrature",
     replicates=340_000,
 )
 
@@ -192,6 +198,7 @@ QUERY_GRADIENT_MEDIAN = Claim(
         {"law": WITH_DENSITY[1:], "scale": ("unscaled",), "d_k": (64,), "n_keys": (4,)},
     ],
     rival=mean_query_gradient,
+    mistake="the mean in the place of the median",
     replicates=6_000,
 )
 
@@ -219,6 +226,7 @@ QUERY_GRADIENT_SCALED = Claim(
         {"law": LAWS[1:], "scale": ("sqrt",), "d_k": (32,), "n_keys": (4,)},
     ],
     rival=growing_query_gradient,
+    mistake="the unscaled value, which grows",
     replicates=140_000,
 )
 

@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import (
     INDEPENDENT,
     LAWS,
     VASWANI,
+    WITHIN,
     FloatArray,
     moment,
     query_and_keys,
     vectors,
 )
+from analysis.confront.inputs import Components, Inputs
 from analysis.confront.relation import Exactly
 from analysis.confront.relation_draws import Fits
 from analysis.predict.score_law import score_distribution
+from analysis.vocabulary.laws import resolve_law
 
 
 def unscaled_score(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
@@ -54,7 +58,8 @@ SCORE_MEAN = Claim(
     statement="E[kᵀq] = 0",
     meaning="At initialisation no key is preferred on average, whatever d_k. A score whose mean is not 0 says that "
     "query and key are not independent, as when one projection serves for both.",
-    assumptions=("q independent of k", "one of the two means 0"),
+    assumptions=("independent(q, k)", "zero_mean(q)"),
+    subject="E(Dot(k, q))",
     source=VASWANI,
     derivation="score-mean",
     predict=zero,
@@ -63,6 +68,7 @@ SCORE_MEAN = Claim(
     relation=Exactly(),
     grid={"law": LAWS, "d_k": (1, 4, 64)},
     rival=dimension,  # the mean of a vector's score with itself
+    mistake="the mean of a vector's score with itself, d_k: query and key taken for one",
     replicates=50_000,
 )
 
@@ -72,6 +78,7 @@ SCORE_VARIANCE = Claim(
     meaning="Scores grow like √d_k, not like d_k: the products of different components are uncorrelated, so their "
     "variances add and nothing else does. This is the growth that the division by √d_k undoes.",
     assumptions=INDEPENDENT,
+    subject="Var(Dot(k, q))",
     source=VASWANI,
     derivation="score-variance",
     predict=dimension,
@@ -80,6 +87,7 @@ SCORE_VARIANCE = Claim(
     relation=Exactly(),
     grid={"law": LAWS, "d_k": (1, 4, 64)},
     rival=dimension_squared,
+    mistake="the variance of one product counted d_k times, d_k²: the products taken for copies of one another",
     replicates=250_000,
 )
 
@@ -101,6 +109,7 @@ SCALED_SCORE_VARIANCE = Claim(
     meaning="With the default scale softmax sees scores of the same size at every d_k, so that depth of saturation is "
     "no function of the head's width. Dividing by d_k instead would flatten every row as the head gets wider.",
     assumptions=INDEPENDENT,
+    subject="Var(Dot(k, q)/sqrt(d_k))",
     source=VASWANI,
     derivation="scaled-score-variance",
     predict=one,
@@ -109,6 +118,7 @@ SCALED_SCORE_VARIANCE = Claim(
     relation=Exactly(),
     grid={"law": LAWS, "d_k": (1, 4, 64)},
     rival=inverse_dimension,
+    mistake="dividing by d_k in place of √d_k, which leaves 1/d_k",
     replicates=250_000,
 )
 
@@ -129,6 +139,11 @@ def general_moment(cell: Cell) -> float:
     return float(cell.d_k * (var_q * var_k + cell.mean_q**2 * var_k + cell.mean_k**2 * var_q))
 
 
+def mean_or_variance(cell: Cell) -> str:
+    """Return the cell's statistic of kᵀq, as derivations write it."""
+    return "E(Dot(k, q))" if cell.statistic == "mean" else "Var(Dot(k, q))"
+
+
 def centred_moment(cell: Cell) -> float:
     """Return the moment with the means forgotten."""
     return 0.0 if cell.statistic == "mean" else float(cell.d_k * cell.std_q**2 * cell.std_k**2)
@@ -140,7 +155,8 @@ SCORE_MOMENTS_GENERAL = Claim(
     meaning="Activations with a mean, such as those after a ReLU or a LayerNorm bias, have larger scores than their "
     "variances suggest, and 1/√d_k no longer gives variance 1. The part from μ_k shifts all scores of a row alike, "
     "which softmax does not see.",
-    assumptions=("components of q and k independent", "finite means and variances"),
+    assumptions=("independent(q, k)", *WITHIN, "mean_variance(q)", "mean_variance(k)"),
+    subject=mean_or_variance,
     source="derived here",
     derivation="score-moments-general",
     predict=general_moment,
@@ -157,6 +173,7 @@ SCORE_MOMENTS_GENERAL = Claim(
         "std_k": (0.5,),
     },
     rival=centred_moment,
+    mistake="the means forgotten, as if any activations were centred",
     replicates=150_000,
 )
 
@@ -189,7 +206,8 @@ SCORE_FOURTH_MOMENT = Claim(
     meaning="Scores are not normal: at small d_k Gaussian vectors give heavy tails (6/d_k), sign vectors light ones "
     "(-2/d_k). Error bars for a variance of scores must use this kurtosis, since the χ² interval covers 70 % instead "
     "of 95 % at d_k = 1.",
-    assumptions=(*INDEPENDENT, "fourth moments finite"),
+    assumptions=(*INDEPENDENT, "fourth_moment(q)", "fourth_moment(k)"),
+    subject="E(Dot(k, q)**4)",
     source="derived here",
     derivation="score-fourth-moment",
     predict=fourth_moment,
@@ -201,6 +219,7 @@ SCORE_FOURTH_MOMENT = Claim(
         {"law": ("normal", "laplace", "student_t10"), "d_k": (1, 16)},
     ],
     rival=normal_fourth_moment,
+    mistake="3 d_k², the fourth moment of a normal score",
     replicates=fourth_moment_replicates,
 )
 
@@ -222,7 +241,7 @@ SCORE_DISTRIBUTION = Claim(
     statement="For Gaussian q and k the score has the generating function (1 - t²)^(-d_k/2): a variance-gamma law",
     meaning="Extreme scores are more frequent than a normal law says, the more so in narrow heads. Thresholds for "
     "outlying scores belong to this law, which `score_distribution` gives exactly.",
-    assumptions=("q and k independent standard Gaussian vectors",),
+    assumptions=(*INDEPENDENT, "gaussian(q)", "gaussian(k)"),
     source="derived here; Madan and Seneta 1990 for the law",
     derivation="score-mgf",
     predict=law_of_score,
@@ -231,6 +250,7 @@ SCORE_DISTRIBUTION = Claim(
     relation=Fits(),
     grid={"d_k": (1, 2, 4, 8)},
     rival=normal_score,
+    mistake="the normal law N(0, d_k), as if the sum of products had already converged",
     replicates=200_000,
 )
 
@@ -240,6 +260,11 @@ def cosine(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     query = rng.standard_normal((replicates, 1, cell.d_k))
     key = vectors(cell, rng, replicates, 1)
     return attnsym.attention_scores(query, key, score="cosine")[:, 0, 0]
+
+
+def isotropic_query(cell: Cell) -> Inputs:
+    """Return the law of a Gaussian query and a key of the cell's law."""
+    return Inputs(Components(resolve_law("normal")), Components(resolve_law(cell.get("law", "normal"))))
 
 
 def inverse_dimension_squared(cell: Cell) -> float:
@@ -252,7 +277,9 @@ COSINE_VARIANCE = Claim(
     statement="Var[cos(q, k)] = 1/d_k if one of the two is isotropic",
     meaning="Cosine similarities of unrelated vectors shrink like 1/√d_k, so a cosine of 0.3 means much in a wide head "
     "and little in a narrow one. Cosine attention therefore needs a scale that grows like √d_k to keep its contrast.",
-    assumptions=("q isotropic", "q independent of k", "k not zero"),
+    assumptions=("isotropic(u)", "independent(u, w)", "u and w the directions of q and k, which are not 0"),
+    subject="Var(Dot(u, w))",
+    inputs=isotropic_query,
     source="derived here",
     derivation="cosine-variance",
     predict=inverse_dimension,
@@ -261,6 +288,7 @@ COSINE_VARIANCE = Claim(
     relation=Exactly(),
     grid={"law": ("normal", "rademacher", "laplace"), "d_k": (2, 8, 64)},
     rival=inverse_dimension_squared,
+    mistake="1/d_k²: dividing by d_k a second time",
     replicates=100_000,
 )
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 import attnsym
-from analysis.confront.claim import Cell, Claim
+from analysis.confront.cell import Cell
+from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import FloatArray, query_and_keys, weights
 from analysis.confront.relation_draws import AtMost, Identity
 
@@ -46,6 +47,16 @@ def jacobian_property(cell: Cell) -> float:
     return 1.0 if cell.of in ("off-diagonal", "quadratic form") else 0.0
 
 
+def jacobian_subject(cell: Cell) -> str:
+    """Return the named property, as derivations write it; "matrix" needs the symmetry of J, since vjp is Jᵀx."""
+    return {
+        "off-diagonal": "D(p[i], s[j]) / (p[i]*(delta(i, j) - p[j]))",
+        "row sum": "Sum(D(p[i], s[j]), j)",
+        "quadratic form": "Sum(x[i]*D(p[i], s[j])*x[j], i, j) / WeightedVar(x[i], i)",
+        "matrix": "D(p[i], s[j]) - D(p[j], s[i])",
+    }[cell.of]
+
+
 def elementwise_property(cell: Cell) -> float:
     """Return what J = diag(p(1 - p)) gives, which treats softmax as a function of each score by itself."""
     return {"off-diagonal": 0.0, "row sum": 1.0}.get(cell.of, jacobian_property(cell))
@@ -60,12 +71,14 @@ SOFTMAX_JACOBIAN = Claim(
     assumptions=_ONE_ROW,
     source="Bridle 1990; derived here",
     derivation="softmax-jacobian",
+    subject=jacobian_subject,
     predict=jacobian_property,
     sample=jacobian_entries,
     estimator=None,
     relation=Identity(multiple=64.0),
     grid={"of": ("off-diagonal", "row sum", "quadratic form", "matrix"), "d_k": (16,), "n_keys": (2, 8)},
     rival=elementwise_property,
+    mistake="softmax taken for a function of each score by itself, J = diag(p(1 - p))",
     replicates=10_000,
 )
 
@@ -97,12 +110,14 @@ SOFTMAX_JACOBIAN_NORM = Claim(
     assumptions=_ONE_ROW,
     source="derived here",
     derivation="softmax-jacobian-norm",
+    subject="Sum(D(p[i], s[j])**2, i, j) / (Sum(p[i]**2, i) - 2*Sum(p[i]**3, i) + Sum(p[i]**2, i)**2)",
     predict=always_one,
     sample=frobenius_ratio,
     estimator=None,
     relation=Identity(multiple=64.0),
     grid={"d_k": (16,), "n_keys": (2, 8)},
     rival=diagonal_share,
+    mistake="the diagonal of J alone, half of the whole for two keys",
     replicates=10_000,
 )
 
@@ -134,12 +149,14 @@ SOFTMAX_SATURATION = Claim(
     assumptions=("a strict gap between the largest and the second largest score",),
     source="derived here",
     derivation="softmax-saturation",
+    subject="(1 - p[i]) / ((n_keys - 1)*epsilon)",
     predict=always_one,
     sample=saturation_ratio,
     estimator=None,
     relation=AtMost(multiple=64.0),
     grid={"d_k": (16,), "n_keys": (4, 8), "stretch": (1, 4)},
     rival=one_competitor,
+    mistake="only the second best key counted",
     replicates=10_000,
 )
 
@@ -176,6 +193,7 @@ JACOBIAN_SPECTRAL_NORM = Claim(
     relation=AtMost(attained=True),
     grid={"d_k": (16,), "n_keys": (2, 4, 8)},
     rival=quarter,
+    mistake="1/4, the largest slope of the logistic function",
     replicates=8_000,
 )
 
@@ -223,6 +241,7 @@ ENTROPY_LOWER_BOUND = Claim(
     relation=AtMost(attained=True),
     grid={"n_keys": (2, 4, 16), "spread": (0.5, 2.0, 6.0)},
     rival=deficit_by_standard_deviation,
+    mistake="the standard deviation of a row's scores in the place of their norm",
     replicates=10_000,
 )
 
