@@ -67,8 +67,8 @@ def cause(found: Account, d_k: int, *, near_uniform: bool, within_row_variance: 
 
     Of scores so small that rows are near uniform, the smallest of scale, norms and alignment is named instead.
 
-    One component is named where the variance falls by more than two fifths without it, and by more than any other factor of
-    what is left; it is the one cause that depends on the basis of the vectors.
+    One component is named where the variance falls by more than two fifths without it, and by more than any other
+    factor of what is left; it is the one cause that depends on the basis of the vectors.
     """
     align = found.factor_channel * found.factor_alignment
     if near_uniform:
