@@ -37,7 +37,8 @@ _REMEDY_COLUMNS = {
 @app.command("audit")
 def audit_command(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help=".npz, .npy or .safetensors; several add up.")
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help=".npz, .npy, .safetensors, a folder or an index; they add up."),
     ] = None,
     example: Annotated[bool, typer.Option("--example", help="Audit the tensors that come with the package.")] = False,
     function: Annotated[
@@ -61,9 +62,13 @@ def audit_command(
         ),
     ] = None,
     layout: Annotated[
-        str | None, typer.Option(help="bhsd (batch, heads, length, d) or bshd; of a function also sbhd, bsd, bsm, …")
+        str | None,
+        typer.Option(help="bhsd (batch, heads, length, d), bshd, hsd or shd; of a function also sbhd, bsd, …"),
     ] = None,
-    num_heads: Annotated[int | None, typer.Option(help="Heads to audit a function with, by default 3.")] = None,
+    num_heads: Annotated[
+        int | None,
+        typer.Option(help="Query heads of (batch, length, heads * d_k) tensors; of a function, by default 3."),
+    ] = None,
     d_k: Annotated[
         int | None, typer.Option("--d-k", help="Components to audit a function with, by default 16.")
     ] = None,
@@ -80,7 +85,7 @@ def audit_command(
     """
     if [example, bool(files), function is not None].count(True) != 1:
         raise ValueError("name one or more files to audit, or --example, or --callable module:function")
-    of_function = {"--num-heads": num_heads, "--d-k": d_k, "--mask-means": mask_means}
+    of_function = {"--d-k": d_k, "--mask-means": mask_means}
     of_files = {
         "--query": query, "--key": key, "--value": value, "--padding": padding, "--causal": causal or None,
         "--softcap": softcap, "--window": window,
@@ -91,7 +96,7 @@ def audit_command(
         return
     _refuse(of_function, "tensors")
     if example:
-        _refuse(of_files | {"--scale": scale, "--layout": layout}, "the example")
+        _refuse(of_files | {"--scale": scale, "--layout": layout, "--num-heads": num_heads}, "the example")
     from analysis.audit.files.audit import audit_example, audit_files
 
     result = (
@@ -99,7 +104,7 @@ def audit_command(
         if example
         else audit_files(
             files or [], query=query, key=key, value=value, padding=padding, is_causal=causal, scale=_number(scale),
-            softcap=softcap, window=_window(window), layout=layout or "bhsd",
+            softcap=softcap, window=_window(window), layout=layout or "bhsd", num_heads=num_heads,
         )
     )  # fmt: skip
     remedies = () if target is None else result.remedies(*_target(target))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save_file
 
+from analysis import audit_files
 from analysis.audit.files import numpy_files
 from analysis.audit.files.readers import read_tensors
 
@@ -245,3 +246,78 @@ def test_the_line_that_converts_a_pickle_works(tmp_path):
     line = str(caught.value).partition("convert it with ")[2].replace("python", sys.executable, 1)
     subprocess.run(line, shell=True, check=True)
     assert set(read_tensors([tmp_path / "run one.safetensors"])) == {"layer0.q", "layer0.k"}
+
+
+def shards(folder, places=None):
+    for part, name in (("1", "layer0.q"), ("2", "layer0.k")):
+        save_file({name: np.full((1, 1, 3, 2), float(part), np.float32)}, folder / f"model-{part}-of-2.safetensors")
+    places = {"layer0.q": "model-1-of-2.safetensors", "layer0.k": "model-2-of-2.safetensors"} | (places or {})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+@pytest.mark.parametrize("what", ["", "model.safetensors.index.json"])
+def test_an_index_and_a_folder_stand_for_their_shards(tmp_path, what):
+    shards(tmp_path)
+    save_file({"layer0.q": np.zeros(1)}, tmp_path / "of-another-run.safetensors")  # not in the index
+    read = read_tensors([tmp_path / what])
+    assert {name: tensor.array().max() for name, tensor in read.items()} == {"layer0.q": 1.0, "layer0.k": 2.0}
+
+
+def test_a_folder_without_an_index_is_all_its_files(tmp_path):
+    np.save(tmp_path / "q.npy", np.zeros((3, 2)))
+    np.savez(tmp_path / "rest.npz", k=np.ones((3, 2)))
+    (tmp_path / "notes.txt").write_text("not a tensor")
+    assert set(read_tensors([tmp_path])) == {"q", "k"}
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({"x": "../evil.safetensors"}, "shards are files beside the index"),
+        ({"x": "/root/evil.safetensors"}, "shards are files beside the index"),
+        ({"x": 3}, "no index of shards|shards are files"),
+        ({"x": "model-1-of-2.safetensors"}, "names x, which none of its shards holds"),
+    ],
+)
+def test_hostile_indices_are_refused(tmp_path, places, message):
+    shards(tmp_path, places)
+    with pytest.raises(ValueError, match=message):
+        read_tensors([tmp_path])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"weight_map": 3}', "[" * 100_000])
+def test_what_is_no_index_is_refused(tmp_path, text):
+    (tmp_path / "x.index.json").write_text(text)
+    with pytest.raises(ValueError, match="no index of shards"):
+        read_tensors([tmp_path / "x.index.json"])
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no"):
+        read_tensors([tmp_path])
+
+
+def test_very_long_names_and_very_many_members_are_refused_at_once(tmp_path, monkeypatch):
+    (tmp_path / "x.safetensors").write_bytes(safetensors({"\u202e" * 2_000_000: entry()}, b"\0" * 8))
+    with pytest.raises(ValueError, match="name has 2,000,000 characters") as caught:
+        read_tensors([tmp_path / "x.safetensors"])
+    assert len(str(caught.value)) < 1000
+    opened = []
+    monkeypatch.setattr(numpy_files.zipfile, "ZipFile", opened.append)  # its directory is not even parsed
+    (tmp_path / "y.npz").write_bytes(b"PK\x01\x02".ljust(46, b"\0") * (numpy_files.MAX_MEMBERS + 1))
+    with pytest.raises(ValueError, match="more than 10,000 members"):
+        read_tensors([tmp_path / "y.npz"])
+    assert opened == []
+
+
+@pytest.mark.parametrize("state", ["raise", "warn"])
+def test_no_bit_pattern_makes_numpy_speak(tmp_path, state):
+    noise = np.random.default_rng(0).integers(0, 256, 4 * 64, dtype=np.uint8).tobytes()
+    header = {
+        name: entry(kind, (1, 1, 8, 8), (64 * size * i, 64 * size * (i + 1)))
+        for i, (name, kind, size) in enumerate([("q", "BF16", 2), ("k", "BF16", 2)])
+    }
+    (tmp_path / "x.safetensors").write_bytes(safetensors(header, noise))
+    with np.errstate(all=state):
+        audit = audit_files([tmp_path / "x.safetensors"])
+    assert audit.heads[0].verdict == "not finite"

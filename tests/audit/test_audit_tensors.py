@@ -14,7 +14,7 @@ from analysis.audit.files.naming import find_layers
 from analysis.audit.tensors.rows import HeadAudit
 from analysis.cli import main
 from analysis.predict.interpolated import predicted_entropy
-from attnsym import attention_weights, entropy
+from attnsym import attention_weights, entropy, split_heads
 
 EXAMPLE = "analysis/data/minilm_example.npz"
 
@@ -128,7 +128,7 @@ def test_every_setting_agrees_with_the_plain_loop(seed, lengths, d_k, is_causal,
             kept = [seen & valid[b].astype(bool)[:, None] for b, seen in enumerate(kept)]
         alone = [
             audit_tensors(q[b], k[b], attn_mask=kept[b] if bias is None else np.where(kept[b], bias, -np.inf),
-                          softcap=cap, scale=scale).heads[head.head]
+                          softcap=cap, scale=scale, layout="hsd").heads[head.head]
             for b in range(batch)
         ]  # fmt: skip
         assert head.rows == sum(part.rows for part in alone)
@@ -399,7 +399,17 @@ BAD = {
     "axes": (lambda q: {"query": q[0, 0, 0]}, "2 to 4 axes"),
     "complex": (lambda q: {"key": q * 1j}, "real numbers: got complex128"),
     "boolean": (lambda q: {"key": q > 0}, "real numbers: got bool"),
-    "layout": (lambda q: {"layout": "sbhd"}, "one of bhsd, bshd"),
+    "layout": (lambda q: {"layout": "sbhd"}, "one of bhsd, bshd, hsd, shd"),
+    "three axes": (lambda q: {"query": q[0], "key": q[0]}, "two ways: pass num_heads .* or layout=.hsd"),
+    "three axes of keys": (lambda q: {"key": q[0]}, "key of layer0 has three axes"),
+    "four axes": (lambda q: {"layout": "hsd"}, "must have three axes"),
+    "heads of four axes": (lambda q: {"num_heads": 4}, "must have num_heads = 4 heads: got 3"),
+    "no heads": (lambda q: {"num_heads": 0}, "num_heads must be a whole number"),
+    "heads that do not divide": (lambda q: {"query": q[0], "key": q[0], "num_heads": 3}, "does not divide into 3"),
+    "keys of another width": (
+        lambda q: {"query": q[0], "key": q[0, :, :, :3], "num_heads": 2},
+        "no whole number of heads of d_k = 2",
+    ),
     "softcap": (lambda q: {"softcap": 0.0}, "softcap must be a positive"),
     "window": (lambda q: {"window": 0}, "window must be"),
     "window pair": (lambda q: {"window": (1, 2, 3)}, "window must be"),
@@ -611,9 +621,10 @@ def test_command_prints_remedies(capsys):
         ([EXAMPLE, "--target", "a"], "--target takes"),
         ([EXAMPLE, "--target", "a=1"], "quantity must be one of"),
         ([EXAMPLE, "--scale", "none"], "ambiguous"),
-        ([EXAMPLE, "--num-heads", "0"], "--num-heads does not apply to an audit of tensors"),
+        ([EXAMPLE, "--num-heads", "0"], "num_heads must be a whole number"),
         ([EXAMPLE, "--d-k", "16"], "--d-k does not apply to an audit of tensors"),
         ([EXAMPLE, "--mask-means", "keep"], "--mask-means does not apply to an audit of tensors"),
+        (["--example", "--num-heads", "12"], "--num-heads does not apply to an audit of the example"),
         (["--example", "--causal"], "--causal does not apply to an audit of the example"),
         (["--example", "--scale", "unscaled"], "--scale does not apply to an audit of the example"),
         ([EXAMPLE, "--layout", "bshd", "--padding", "layer0.q"], "must have shape"),
@@ -633,3 +644,65 @@ def test_brackets_in_names_are_printed_verbatim(capsys, tmp_path):
     code, printed = run(capsys, str(tmp_path / "x.npz"))
     assert code == 0
     assert "blk[bold]x" in printed.out
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("batch", [True, False])
+def test_what_a_projection_returns_is_split_into_heads(tmp_path, key_heads, batch):
+    q, k, v = gaussian(60, 2, 9, 4 * 6), gaussian(61, 2, 9, key_heads * 6), gaussian(62, 2, 9, key_heads * 5)
+    if not batch:
+        q, k, v = q[0], k[0], v[0]
+    apart = [split_heads(q, 4), *(split_heads(x, key_heads) for x in (k, v))]
+    expected = audit_tensors(*(x if batch else x[None] for x in apart), enable_gqa=True)
+    assert audit_tensors(q, k, v, enable_gqa=True, num_heads=4).to_records() == expected.to_records()
+    names = {"layer0.self_attn.q_proj": q, "layer0.self_attn.k_proj": k, "layer0.self_attn.v_proj": v}
+    np.savez(tmp_path / "x.npz", **names)
+    of_file = audit_files([tmp_path / "x.npz"], num_heads=4)
+    unnamed = [{**row, "layer": "layer0"} for row in of_file.to_records()]
+    assert unnamed == expected.to_records()
+    assert "4 heads·d_k) " in of_file.notes[0] or "4 heads·d_k)," in of_file.notes[0]
+    if batch:
+        with pytest.raises(ValueError, match="num_heads"):
+            audit_files([tmp_path / "x.npz"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_torch_types_that_numpy_has_not(name):
+    torch = pytest.importorskip("torch")
+    q, k = (torch.from_numpy(gaussian(seed, 1, 2, 9, 4)).to(getattr(torch, name)) for seed in (63, 64))
+    mask = torch.tril(torch.ones(9, 9)).log().to(torch.bfloat16)
+    valid = torch.ones(1, 9).to(getattr(torch, name))
+    expected = audit_tensors(q.float().numpy(), k.float().numpy(), is_causal=True)
+    assert audit_tensors(q, k, attn_mask=mask, padding_mask=valid).to_records() == expected.to_records()
+    small = ml_dtypes.bfloat16
+    masks = {"attn_mask": mask.float().numpy().astype(small), "padding_mask": np.ones((1, 9), small)}
+    assert audit_tensors(q, k, **masks).to_records() == expected.to_records()
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "layer"),
+    [
+        ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn"),
+        ("distilbert.layer.0.attention.q_lin", "distilbert.layer.0.attention.k_lin", "distilbert.layer.0.attention"),
+        ("down.0.attn1.to_q", "down.0.attn1.to_k", "down.0.attn1"),
+        ("layers.0.attention.wq", "layers.0.attention.wk", "layers.0.attention"),
+        ("encoder.block.0.SelfAttention.q", "encoder.block.0.SelfAttention.k", "encoder.block.0.SelfAttention"),
+        (
+            "encoder.layer.0.attention.self.query",
+            "encoder.layer.0.attention.self.key",
+            "encoder.layer.0.attention.self",
+        ),
+        ("h/linear_q", "h/linear_k", "h"),
+    ],
+)
+def test_names_of_projections_in_common_libraries(query, key, layer):
+    assert [(n.layer, n.query, n.key) for n in find_layers([query, key])] == [(layer, query, key)]
+
+
+def test_a_scale_at_the_end_of_its_range_is_told_in_words(capsys):
+    code, printed = run(capsys, "--example", "--json")
+    assert code == 0
+    code, printed = run(capsys, EXAMPLE, "--scale", "1e308", "--json")
+    assert (code, printed.err) == (0, "")
+    assert {head["verdict"] for head in json.loads(printed.out)["heads"]} == {"not finite"}

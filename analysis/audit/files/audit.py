@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from analysis.audit.tensors.arrays import LayerArrays, as_layer
 from analysis.audit.tensors.audit import audit_layers
 from analysis.audit.tensors.layers import Layer
 from analysis.audit.tensors.result import TensorAudit
+from analysis.audit.tensors.rows import HeadAudit
 from analysis.audit.tensors.visibility import Rules, Window
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
@@ -31,6 +33,7 @@ def audit_files(
     softcap: float | None = None,
     window: Window = None,
     layout: str = "bhsd",
+    num_heads: int | None = None,
 ) -> TensorAudit:
     """
     Audit the queries and keys in .npz, .npy or .safetensors files.
@@ -38,11 +41,12 @@ def audit_files(
     Parameters
     ----------
     paths : sequence of path
-        The files; several add up (shards, or ``q.npy`` and ``k.npy``).
+        The files; several add up (shards, or ``q.npy`` and ``k.npy``). A folder stands for the files in it, the index
+        of a sharded checkpoint (``….index.json``) for its shards.
     query, key, value, padding : str, optional
         Names of the tensors where they are not ``layer0.q``, ``layer0.k``, ``attention_mask`` and the like; one ``*``
         stands for the layer.
-    is_causal, scale, softcap, window, layout
+    is_causal, scale, softcap, window, layout, num_heads
         As in `audit_tensors`. Fewer key heads than query heads are read as grouped heads, and a note says so.
 
     Returns
@@ -58,13 +62,14 @@ def audit_files(
     """
     tensors = read_tensors(paths)
     layers = find_layers(tensors, query=query, key=key, value=value, padding=padding)
-    return audit_layers(
-        [Layer(names.layer, _Fetch(names, tensors, layout)) for names in layers],
+    audit = audit_layers(
+        [Layer(names.layer, _Fetch(names, tensors, layout, num_heads)) for names in layers],
         rules=Rules(is_causal=is_causal, window=window, softcap=softcap),
         scale=resolve_scale(scale),
-        source=", ".join(Path(path).name for path in paths),
-        notes=_notes(layers, tensors, layout),
+        source=", ".join(Path(path).name or str(path) for path in paths),
+        notes=_notes(layers, tensors, layout, num_heads),
     )
+    return replace(audit, notes=(*audit.notes, *_grouped(audit.heads)))
 
 
 def audit_example() -> TensorAudit:
@@ -76,28 +81,38 @@ def audit_example() -> TensorAudit:
 class _Fetch:
     """Reads one layer of a file; a class and not a closure, since loops bind late."""
 
-    def __init__(self, names: LayerNames, tensors: dict[str, StoredTensor], layout: str) -> None:
-        self.names, self.tensors, self.layout = names, tensors, layout
+    def __init__(self, names: LayerNames, tensors: dict[str, StoredTensor], layout: str, num_heads: int | None) -> None:
+        self.names, self.tensors, self.layout, self.num_heads = names, tensors, layout, num_heads
 
     def __call__(self) -> LayerArrays:
         names = self.names
         q, k, v, mask = (self._array(n) for n in (names.query, names.key, names.value, names.padding))
-        return as_layer(names.layer, q, k, v, mask, layout=self.layout, enable_gqa=True)
+        return as_layer(names.layer, q, k, v, mask, layout=self.layout, enable_gqa=True, num_heads=self.num_heads)
 
     def _array(self, name: str | None) -> Any:
         return None if name is None else self.tensors[name].array()
 
 
-def _notes(layers: Sequence[LayerNames], tensors: dict[str, StoredTensor], layout: str) -> list[str]:
+def _notes(
+    layers: Sequence[LayerNames], tensors: dict[str, StoredTensor], layout: str, num_heads: int | None
+) -> list[str]:
     first = layers[0]
     q, k = tensors[first.query], tensors[first.key]
-    shape = f"queries {q.shape} and keys {k.shape} read as {layout}, {q.stored_as}"
+    form = f"(batch, length, {num_heads} heads·d_k)" if num_heads is not None and len(q.shape) < 4 else layout
+    shape = f"queries {q.shape} and keys {k.shape} read as {form}, {q.stored_as}"
     notes = [f"{len(layers)} layers; {printable(first.query)}: {shape}."]
     padding = sorted({names.padding for names in layers if names.padding})
     notes.append(
         f"Padding from {', '.join(map(printable, padding))}." if padding else "No padding mask: every token counts."
     )
-    axis = (1 if layout == "bhsd" else 2) - (4 - len(q.shape))
-    if len(q.shape) > 2 and len(k.shape) == len(q.shape) and q.shape[axis] != k.shape[axis]:
-        notes.append(f"Grouped heads: {q.shape[axis]} query heads share {k.shape[axis]} key heads in blocks.")
     return notes
+
+
+def _grouped(heads: Sequence[HeadAudit]) -> list[str]:
+    """Return the note that a file's heads were read as grouped."""
+    count = len({(head.layer, head.key_head) for head in heads})
+    if count == len(heads) or not heads:
+        return []
+    first = [head for head in heads if head.layer == heads[0].layer]
+    key_heads = len({head.key_head for head in first})
+    return [f"Grouped heads: {len(first)} query heads share {key_heads} key heads in blocks."]

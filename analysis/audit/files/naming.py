@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.vocabulary.text import printable
 
-QUERY_NAMES = ("q", "query", "queries", "query_states", "query_layer")
-KEY_NAMES = ("k", "key", "keys", "key_states", "key_layer")
-VALUE_NAMES = ("v", "value", "values", "value_states", "value_layer")
+# as PyTorch, Hugging Face, fairseq, Flax, timm and Llama's own code name a projection or what it returns
+_PROJECTIONS = ("{0}", "{0}_proj", "{0}_lin", "{0}_linear", "{0}_states", "{0}_layer", "to_{0}", "w{0}",
+    "linear_{0}", "{0}_projection", "proj_{0}", "{0}proj")  # fmt: skip
+QUERY_NAMES = (*(p.format(n) for p in _PROJECTIONS for n in ("q", "query")), "queries")
+KEY_NAMES = (*(p.format(n) for p in _PROJECTIONS for n in ("k", "key")), "keys")
+VALUE_NAMES = (*(p.format(n) for p in _PROJECTIONS for n in ("v", "value")), "values")
 PADDING_NAMES = ("attention_mask", "padding_mask", "mask", "valid")
 _INVERTED = ("key_padding_mask", "src_key_padding_mask")
 _WEIGHT = re.compile(r"(q_proj|k_proj|query|key|qkv|c_attn|in_proj|wq|wk).*weight$", re.IGNORECASE)
@@ -41,8 +44,8 @@ def find_layers(
     Parameters
     ----------
     names : iterable of str
-        All tensor names. A name ends in a role (``layer0.q``, ``encoder/3/query_states``, ``k``) after ``.``, ``/``,
-        ``:`` or ``_``; what stands before it is the layer.
+        All tensor names. A name ends in a role (``layer0.q``, ``encoder/3/query_states``, ``h.1.attn.q_proj``,
+        ``k``) after ``.``, ``/``, ``:`` or ``_``; what stands before it is the layer.
     query, key, value, padding : str, optional
         Names given by the user instead, one ``*`` standing for the layer: ``"h.*.attn.q"``.
 
@@ -55,11 +58,17 @@ def find_layers(
     present = list(names)
     if (query is None) != (key is None):
         raise ValueError("name both the queries and the keys, or neither")
-    queries = _by_layer(present, query, QUERY_NAMES, "queries")
-    keys = _by_layer(present, key, KEY_NAMES, "keys")
-    values = _by_layer(present, value, VALUE_NAMES, "values")
-    masks = _by_layer(present, padding, PADDING_NAMES, "padding mask")
+    roles = {name: _split(name) for name in present}
+    queries = _by_layer(roles, query, QUERY_NAMES, "queries")
+    keys = _by_layer(roles, key, KEY_NAMES, "keys")
+    values = _by_layer(roles, value, VALUE_NAMES, "values")
+    masks = _by_layer(roles, padding, PADDING_NAMES, "padding mask")
     _check(present, queries, keys, masks)
+    inverted = [name for name, (_, role) in roles.items() if role in _INVERTED]
+    if inverted and not masks:
+        raise ValueError(
+            f"{printable(inverted[0])} marks padding by 1: store its inverse as attention_mask (1 = real token)"
+        )
     return [
         LayerNames(layer or "-", name, keys[layer], values.get(layer), masks.get(layer, masks.get("")))
         for layer, name in sorted(queries.items(), key=lambda item: _natural(item[0]))
@@ -80,18 +89,14 @@ def _check(present: Sequence[str], queries: dict[str, str], keys: dict[str, str]
     for layer, name in queries.items():
         if layer not in keys:
             raise ValueError(f"{printable(name)} has no keys beside it (k or key)")
-    inverted = [name for name in present if _split(name)[1] in _INVERTED]
-    if inverted and not masks:
-        raise ValueError(
-            f"{printable(inverted[0])} marks padding by 1: store its inverse as attention_mask (1 = real token)"
-        )
 
 
-def _by_layer(present: Sequence[str], given: str | None, roles: Sequence[str], what: str) -> dict[str, str]:
+def _by_layer(
+    present: Mapping[str, tuple[str, str]], given: str | None, roles: Sequence[str], what: str
+) -> dict[str, str]:
     if given is None:
         found: dict[str, str] = {}
-        for name in present:
-            layer, role = _split(name)
+        for name, (layer, role) in present.items():
             if role in roles:
                 if layer in found:
                     raise ValueError(
@@ -114,15 +119,17 @@ def _by_layer(present: Sequence[str], given: str | None, roles: Sequence[str], w
 def _split(name: str) -> tuple[str, str]:
     """Split ``layer0.query_states`` into ("layer0", "query_states"): the longest role that ends the name."""
     lower = name.lower()
-    for role in sorted(_ALL_ROLES, key=len, reverse=True):
-        if lower == role:
-            return "", role
-        if lower.endswith(role) and name[-len(role) - 1] in "./:_":
-            return name[: -len(role) - 1], role
+    for role in _BY_LENGTH:
+        if lower.endswith(role):
+            if len(lower) == len(role):
+                return "", role
+            if name[-len(role) - 1] in "./:_":
+                return name[: -len(role) - 1], role
     return name, ""
 
 
 _ALL_ROLES = (*QUERY_NAMES, *KEY_NAMES, *VALUE_NAMES, *PADDING_NAMES, *_INVERTED)
+_BY_LENGTH = sorted(_ALL_ROLES, key=len, reverse=True)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -18,6 +18,7 @@ from analysis.vocabulary.text import printable
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000
 MAX_INFLATED = 2**30
+MAX_MEMBERS = 10_000
 _DAMAGE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OverflowError)
 _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}
 
@@ -41,9 +42,10 @@ def read_npz(path: Path) -> list[StoredTensor]:
     Raises
     ------
     ValueError
-        For a damaged archive, two members of one name, a member that is no array, a pickled (object) array, or a
-        header that disagrees with the member's size.
+        For a damaged archive, more than 10,000 members, two members of one name, a member that is no array, a pickled
+        (object) array, or a header that disagrees with the member's size.
     """
+    _check_members(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -55,6 +57,17 @@ def read_npz(path: Path) -> list[StoredTensor]:
             return [_member(path, archive, info) for info in members]
     except _DAMAGE as error:
         raise ValueError(f"{printable(path.name)} is not a whole .npz archive: {error}") from None
+
+
+def _check_members(path: Path) -> None:
+    """Refuse an archive of very many members before its directory, which stands at the end, is parsed."""
+    entries = 0
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 2**26))
+        while block := stream.read(2**20):  # a mark cut in two is one of thousands
+            entries += block.count(b"PK\x01\x02")
+    if entries > MAX_MEMBERS:
+        raise ValueError(f"{printable(path.name)} holds more than {MAX_MEMBERS:,} members: save fewer arrays a file")
 
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredTensor:

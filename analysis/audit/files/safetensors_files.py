@@ -62,7 +62,7 @@ def _header(label: str, text: bytes) -> dict[str, Any]:
 
 
 def _entry(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
-    label = f"{printable(path.name)}, tensor {printable(name)}"
+    label = f"{printable(path.name)}, tensor {printable(name[:80])}"
     try:
         code, shape, span = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError):
@@ -86,7 +86,9 @@ def _check_spans(label: str, spans: list[tuple[str, int, int]], size: int) -> No
     position = 0
     for name, begin, end in sorted(spans, key=lambda s: (s[1], s[2])):
         if begin != position or end < begin:
-            raise ValueError(f"{label}, tensor {printable(name)} starts at byte {begin:,} where {position:,} is due")
+            raise ValueError(
+                f"{label}, tensor {printable(name[:80])} starts at byte {begin:,} where {position:,} is due"
+            )
         position = end
     if position != size:
         raise ValueError(f"{label} holds {size:,} bytes of data, its tensors {position:,}")

@@ -38,6 +38,7 @@ def audit_tensors(
     window: Window = None,
     layout: str = "bhsd",
     names: Sequence[str] | None = None,
+    num_heads: int | None = None,
 ) -> TensorAudit:
     """
     Audit the queries and keys of one or several layers.
@@ -63,10 +64,13 @@ def audit_tensors(
         Scores become softcap·tanh(score/softcap), before masks.
     window : int or (int, int), optional
         w: keys at a distance below w; (left, right): inclusive on both sides.
-    layout : {"bhsd", "bshd"}
-        Order of the axes; leading ones may be missing.
+    layout : {"bhsd", "bshd", "hsd", "shd"}
+        Order of the axes, the last two without a batch; (length, d) of one head is taken under any.
     names : sequence of str, optional
         The layers' names; by default ``layer0``, … or the keys of the mapping.
+    num_heads : int, optional
+        Query heads of (batch, length, heads·d) arrays, as a projection returns them; keys have as many heads as their
+        width holds. Three axes without it, or without a layout of three letters, are refused.
 
     Returns
     -------
@@ -86,12 +90,15 @@ def audit_tensors(
     """
     rules = Rules(is_causal=is_causal, window=window, softcap=softcap, attn_mask=attn_mask)
     layers = [
-        Layer(part[0], partial(as_layer, *part, padding_mask, layout=layout, enable_gqa=enable_gqa))
+        Layer(
+            part[0], partial(as_layer, *part, padding_mask, layout=layout, enable_gqa=enable_gqa, num_heads=num_heads)
+        )
         for part in _as_layers(query, key, value, names)
     ]
     return audit_layers(layers, rules=rules, scale=resolve_scale(scale), source="arrays")
 
 
+@np.errstate(all="ignore")
 def audit_layers(
     layers: Sequence[Layer], *, rules: Rules, scale: Scale, source: str, notes: Sequence[str] = ()
 ) -> TensorAudit:

@@ -131,6 +131,8 @@ def _tile(raw: Array, scale: float, softcap: float | None, visible: Array | None
         mean, variance, fourth, low, high = _moments(scores, hidden, count)
         finite &= np.isfinite(mean) & np.isfinite(variance)
     mean, low, high = unit * mean, *np.sort([unit * low, unit * high], axis=0)
+    square = np.float64(unit) ** 2  # of a Python number, an overflow would be an error
+    finite &= np.isfinite(mean + low) & np.isfinite(mean + high) & np.isfinite(square * variance)
     scores *= unit
     scores -= high[:, None]
     weights = np.exp(scores)
@@ -141,8 +143,8 @@ def _tile(raw: Array, scale: float, softcap: float | None, visible: Array | None
         visible=count,
         raw_mean=raw_mean.astype(np.float64),
         raw_variance=raw_variance.astype(np.float64),
-        variance=unit**2 * variance.astype(np.float64),
-        fourth=unit**4 * fourth.astype(np.float64),
+        variance=square * variance.astype(np.float64),
+        fourth=square**2 * fourth.astype(np.float64),
         largest=np.maximum(np.abs(mean + low), np.abs(mean + high)).astype(np.float64),
         highest=(mean + high).astype(np.float64),
         entropy=np.maximum(np.log(total) - np.vecdot(weights, scores) / total, 0.0).astype(np.float64),
