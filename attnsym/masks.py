@@ -181,14 +181,19 @@ def window_sides(window: Any) -> tuple[int | None, int | None]:
         if len(window) != 2:
             raise ValueError(f"window must be a whole number or a pair (left, right): got {window!r}")
         left, right = (None if side is None else length(side, "each side of window") for side in window)
-        return left, right
+        return _within_reach(left), _within_reach(right)
     try:
         width = operator.index(window)
     except TypeError:
         width = 0
     if width < 1 or isinstance(window, (bool, np.bool_)):
         raise ValueError(f"window must be a whole number, 1 or more, or a pair (left, right): got {window!r}")
-    return width - 1, width - 1
+    return _within_reach(width - 1), _within_reach(width - 1)
+
+
+def _within_reach(side: int | None) -> int | None:
+    """Cut a side to what no array is longer than, so that a position plus the side stays in 64 bits."""
+    return None if side is None else min(side, 1 << 60)
 
 
 def read_mask(attn_mask: Any, shape: tuple[int, ...], transposed: bool) -> Array:

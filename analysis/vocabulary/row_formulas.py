@@ -13,7 +13,8 @@ from attnsym.softmax import entropy
 
 Array = NDArray[Any]
 
-DEAD_TRACE = 1e-3
+DEAD_TRACE = 1e-3  # tr J below which a row counts as dead: softmax passes almost no gradient on
+HIDDEN_BIAS = -1e4  # a mask's bias from which down an audit counts a key as hidden; the core hides at −inf only
 
 
 class Columns(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from attnsym._expression import read_expression
+from attnsym._validate import finite_number
 
 ScaleLike = str | float | Callable[[int, int], float] | None
 
@@ -69,11 +70,9 @@ def resolve_scale(scale: ScaleLike) -> Scale:
     if callable(scale):
         return Scale(getattr(scale, "__name__", "callable"), scale)
     try:
-        number = float("nan") if isinstance(scale, bool) else float(scale)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"scale must be a name, a finite number, an expression or a callable: got {scale!r}")
+        number = finite_number(scale, "scale")
+    except ValueError:
+        raise ValueError(f"scale must be a name, a finite number, an expression or a callable: got {scale!r}") from None
     return Scale(repr(number), lambda d_k, n_keys: number)
 
 

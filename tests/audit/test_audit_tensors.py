@@ -1,6 +1,7 @@
 """Audit of tensors: numbers against plain loops and the attention core, verdicts on tensors made to order."""
 
 import json
+import re
 import tracemalloc
 
 import ml_dtypes
@@ -410,7 +411,7 @@ BAD = {
         lambda q: {"query": q[0], "key": q[0, :, :, :3], "num_heads": 2},
         "no whole number of heads of d_k = 2",
     ),
-    "softcap": (lambda q: {"softcap": 0.0}, "softcap must be a positive"),
+    "softcap": (lambda q: {"softcap": 0.0}, "softcap must be positive"),
     "window": (lambda q: {"window": 0}, "window must be"),
     "window pair": (lambda q: {"window": (1, 2, 3)}, "window must be"),
     "mask kind": (lambda q: {"attn_mask": np.ones((5, 5), int)}, "boolean .* or floating"),
@@ -706,3 +707,48 @@ def test_a_scale_at_the_end_of_its_range_is_told_in_words(capsys):
     code, printed = run(capsys, EXAMPLE, "--scale", "1e308", "--json")
     assert (code, printed.err) == (0, "")
     assert {head["verdict"] for head in json.loads(printed.out)["heads"]} == {"not finite"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"is_causal": "no"},
+        {"is_causal": 1},
+        {"enable_gqa": "no"},
+        {"softcap": True},
+        {"softcap": "2"},
+        {"softcap": float("inf")},
+        {"softcap": -1.0},
+        {"window": 0},
+        {"window": True},
+        {"window": 1.5},
+        {"window": (1, 2, 3)},
+        {"window": (-1, 0)},
+    ],
+    ids=str,
+)
+def test_what_the_core_refuses_is_refused_in_its_words(options):
+    q = np.ones((1, 1, 4, 2))
+    [name] = options
+    with pytest.raises(ValueError, match=name) as of_core:
+        attention_weights(q, q, **options)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(of_core.value))}$"):
+        audit_tensors(q, q, **options)
+
+
+@pytest.mark.parametrize("window", [(2, None), [2, 0], (None, 1), (np.int64(1), 0), 2**70, (2**70, 0)], ids=str)
+def test_windows_are_those_of_the_core(window):
+    q = np.random.default_rng(3).standard_normal((2, 1, 1, 9, 4))
+    weights = attention_weights(*q, window=window)[0, 0]
+    seen = np.count_nonzero(weights, axis=-1) >= 2  # rows with a choice are the ones that an audit counts
+    [head] = audit_tensors(*q, window=window).heads
+    assert head.rows == seen.sum()
+    assert head.entropy == pytest.approx(entropy(weights)[seen].mean(), rel=1e-12)
+
+
+def test_a_window_of_padded_tokens_counts_positions_of_the_whole_sequence():
+    q = np.random.default_rng(4).standard_normal((2, 1, 1, 9, 4))
+    valid = np.array([[1, 1, 0, 1, 1, 1, 0, 1, 1]])
+    weights = attention_weights(*q, valid.astype(bool), window=(2, 1))[0, 0][valid[0] == 1]
+    [head] = audit_tensors(*q, padding_mask=valid, window=(2, 1)).heads
+    assert head.entropy == pytest.approx(entropy(weights).mean(), rel=1e-12)

@@ -16,9 +16,10 @@ from analysis.audit.tensors.audit import audit_layers
 from analysis.audit.tensors.layers import Layer
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.tensors.rows import HeadAudit
-from analysis.audit.tensors.visibility import Rules, Window
+from analysis.audit.tensors.visibility import Rules
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
+from attnsym.masks import Window
 
 
 def audit_files(

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from analysis.vocabulary.row_formulas import DEAD_TRACE, HIDDEN_BIAS
+
 TILE_SCORES = 2**22
-DEAD_ROW = 1e-3
-HIDDEN_BIAS = -1e4
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _tile(scores: Any, visible: Any, padded: Any) -> dict[str, Any]:
         "rows": used.sum((0, 2)),
         "variance": add(variance),
         "ratio": add(ratio),
-        "dead": add((trace < DEAD_ROW).to(scores.dtype)),
+        "dead": add((trace < DEAD_TRACE).to(scores.dtype)),
         "absolute": absolute,
     }
 

@@ -15,11 +15,13 @@ from analysis.audit.tensors.heads import audit_head
 from analysis.audit.tensors.layers import Layer, head_items, head_place
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.tensors.rows import HeadAudit
-from analysis.audit.tensors.visibility import Rules, Window
+from analysis.audit.tensors.visibility import Rules
 from analysis.predict.interpolated import predicted_entropy
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
+from attnsym._settings import read_settings
 from attnsym._threads import available_workers, one_blas_thread
+from attnsym.masks import Window
 
 PARALLEL_SCORES = 2**24
 
@@ -88,6 +90,7 @@ def audit_tensors(
     average 1 − 1/m. The statistics of a row are exact up to rounding; "predicted" columns are expectations under
     assumptions that `HeadAudit` states. Heads run in parallel; numbers do not depend on the number of threads.
     """
+    read_settings(enable_gqa=enable_gqa)
     rules = Rules(is_causal=is_causal, window=window, softcap=softcap, attn_mask=attn_mask)
     layers = [
         Layer(

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from analysis.audit.tensors.layers import HeadItem
 from analysis.audit.tensors.score_rows import ScoreRows
+from analysis.vocabulary.row_formulas import DEAD_TRACE
 
 Array = NDArray[Any]
 
-DEAD_ROW = 1e-3
 MIN_GROUPS = 8
 _NAN = float("nan")
 
@@ -98,7 +98,7 @@ def row_means(d_k: int, rows: ScoreRows, sizes: list[int], predict: Callable[[fl
         predicted_entropy_ratio=float((predict(sigma, m) / np.log(m)).mean()) if np.isfinite(sigma) else _NAN,
         jacobian_trace=float(rows.jacobian_trace.mean()),
         jacobian_trace_standard_error=_standard_error(rows.jacobian_trace, groups),
-        dead_row_fraction=float((rows.jacobian_trace < DEAD_ROW).mean()),
+        dead_row_fraction=float((rows.jacobian_trace < DEAD_TRACE).mean()),
         largest_score=float(rows.largest.max()),
         largest_signed_score=float(rows.highest.max()),
         first_key_share=float(rows.first_share.mean()),

@@ -15,7 +15,6 @@ Visible = Callable[[slice], "Array | None"]
 TILE_SCORES = 2**18
 MIN_ROWS = 32
 SAFE_IN_FLOAT32 = 1e3
-HIDDEN_BIAS = -1e4
 
 
 @dataclass(frozen=True)

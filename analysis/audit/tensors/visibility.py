@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.audit.tensors.arrays import as_attention_mask
-from analysis.audit.tensors.score_rows import HIDDEN_BIAS
+from analysis.vocabulary.row_formulas import HIDDEN_BIAS
+from attnsym._settings import read_settings
+from attnsym.masks import Window, key_range
 
 Array = NDArray[Any]
-Window = int | tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,8 @@ class Rules:
     attn_mask: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense, in the words of the caller's arguments."""
-        if self.softcap is not None and not (np.isfinite(self.softcap) and self.softcap > 0):
-            raise ValueError(f"softcap must be a positive number: got {self.softcap!r}")
-        sides = self.window if isinstance(self.window, tuple) else (self.window,)
-        least = 0 if isinstance(self.window, tuple) else 1
-        if self.window is not None and not (
-            len(sides) == 1 + (least == 0)
-            and all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= least for n in sides)
-        ):
-            raise ValueError(f"window must be a whole number >= 1 or a pair (left, right) >= 0: got {self.window!r}")
+        """Refuse what the core refuses, in its words."""
+        read_settings(is_causal=self.is_causal, window=self.window, softcap=self.softcap)
 
     @property
     def hides(self) -> bool:
@@ -56,17 +50,18 @@ class RowView:
     columns: Array
     mask: Array | None
 
+    @cached_property
+    def _reach(self) -> tuple[Array, Array]:
+        """For every position up to the last row: the first key it may see, and the first one behind those."""
+        n_queries, n_keys = (int(positions.max(initial=-1)) + 1 for positions in (self.rows, self.columns))
+        return key_range(n_queries, n_keys, self.rules.is_causal, self.rules.window, "top_left")
+
     def visible(self, span: slice) -> Array | None:
         """Return the boolean (rows, n_keys) of what these rows see, or None where they see everything."""
-        i, j = self.rows[span, None], self.columns[None, :]
         seen: Array | None = None
-        if self.rules.is_causal:
-            seen = j <= i
-        if self.rules.window is not None:
-            window = self.rules.window
-            left, right = window if isinstance(window, tuple) else (window - 1, window - 1)
-            near = (j >= i - left) & (j <= i + right)
-            seen = near if seen is None else seen & near
+        if self.rules.is_causal or self.rules.window is not None:
+            first, end = (bound[self.rows[span], None] for bound in self._reach)
+            seen = (self.columns >= first) & (self.columns < end)
         if self.mask is not None:
             block = self.mask[np.ix_(self.rows[span], self.columns)]
             allowed = block if block.dtype == bool else ~(block <= HIDDEN_BIAS)
