@@ -40,7 +40,11 @@ def prefer_own_analysis() -> None:
 def main() -> int:
     """Run the command line on `sys.argv` and return its exit code."""
     prefer_own_analysis()
-    return int(importlib.import_module("analysis.cli").main())
+    try:
+        return int(importlib.import_module("analysis.cli").main())
+    except KeyboardInterrupt:  # before the command had loaded; later it answers for itself
+        print("attnsym: stopped", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

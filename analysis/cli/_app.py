@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+from analysis.cli._streams import safe_streams
+from analysis.vocabulary.strict_json import json_text
+from analysis.vocabulary.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+class _Group(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _print_help(self, ctx, args[:1])
+        return super().parse_args(ctx, args)
+
+
+class Command(TyperCommand):
+    """A command whose arguments may begin with a minus sign: `solve entropy_fraction -4`, `prove "-q[i]" 0`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what begins with one dash and is no option for an argument; a word with two dashes stays an option."""
+        _print_help(self, ctx, args)
+        ctx.ignore_unknown_options = any(re.match("-[^-]", word) for word in args)
+        return super().parse_args(ctx, args)
+
+
+def _print_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
+    """Print the help page on our own stdout: typer's writes UTF-8 where the terminal has said ASCII."""
+    if "--help" in args:
+        print(command.get_help(ctx))
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="attnsym",
+    cls=_Group,
     help="Derive, predict, measure and audit the scores of scaled dot-product attention.",
     no_args_is_help=True,
     add_completion=False,
@@ -64,8 +94,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 1 for a verdict that is not a pass; 2 for bad input, with one sentence on stderr; 130 after Ctrl-C.
+        0; 1 for a verdict that is not a pass; 2 for bad input, with one sentence on stderr, and where the output cannot
+        be written; 130 after Ctrl-C.
     """
+    with safe_streams():
+        code = _run(arguments)
+        try:
+            print(end="", flush=True)
+        except OSError as error:
+            return _bad_input(str(error))
+        return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="attnsym")
     except typer.Exit as stop:
@@ -78,13 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         print("attnsym: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: nothing to tell anybody
-        return 0
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         return _bad_input(named)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, ArithmeticError) as error:
         return _bad_input(str(error))
     except MemoryError:
         return _bad_input("not enough memory for this input")
@@ -99,7 +137,7 @@ def _arrived(error: Any) -> str:
 
 
 def _bad_input(sentence: str) -> int:
-    print(f"attnsym: error: {' '.join(sentence.split())}", file=sys.stderr)
+    print(f"attnsym: error: {printable(' '.join(sentence.split()))}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
@@ -112,7 +150,7 @@ def console() -> Console:
 
 def print_json(payload: Any) -> None:
     """Print strict JSON: NaN and infinities are the caller's to replace by None."""
-    print(json.dumps(payload, indent=2, allow_nan=False, ensure_ascii=False))
+    print(json_text(payload, encoding=sys.stdout.encoding or "utf-8"))
 
 
 def int_list(text: str, name: str) -> list[int]:
