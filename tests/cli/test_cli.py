@@ -54,7 +54,7 @@ def files(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     (tmp_path / "corrupt.npz").write_bytes(b"PK\x03\x04 not a zip")
     (tmp_path / "notes.txt").write_text("hello")
-    np.savez(tmp_path / "mismatch.npz", q=np.zeros((2, 3, 8)), k=np.zeros((2, 3, 16)))
+    np.savez(tmp_path / "mismatch.npz", q=np.zeros((1, 2, 3, 8)), k=np.zeros((1, 2, 3, 16)))
     return tmp_path
 
 
