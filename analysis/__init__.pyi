@@ -40,6 +40,6 @@ from .predict.exact import expected_max_weight as expected_max_weight
 from .predict.exact import expected_power_sum as expected_power_sum
 from .predict.exact import expected_query_gradient_squared as expected_query_gradient_squared
 from .predict.inverse import scale_for as scale_for
-from .predict.moments import score_moments as score_moments
 from .predict.score_law import score_distribution as score_distribution
+from .predict.score_moments import score_moments as score_moments
 from .show.report import write_report as write_report

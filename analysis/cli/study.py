@@ -127,7 +127,7 @@ def _law(text: str) -> Any:
 
 def _print(result: Study, *, json_output: bool) -> None:
     from analysis.measure.file import study_document
-    from analysis.measure.tables import FOOTNOTE, needs_footnote, text_table
+    from analysis.show.tables import FOOTNOTE, needs_footnote, text_table
 
     if json_output:
         print_json(study_document(result))

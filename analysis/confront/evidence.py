@@ -135,12 +135,9 @@ def evidence_from(sample: Sample, estimator: str) -> Evidence:
     if estimator == "median":
         assert sample.ordered is not None
         return Rank(found.estimate, found.standard_error, moments, sample.ordered)
-    second = moments.averages[2]
-    influence = {"mean": [0.0, 1.0], "variance": [-second, 0.0, 1.0], "rms": [-second, 2 * moments.mean, 1.0]}[
-        estimator
-    ]
+    influence = moments.influence(estimator)
     with np.errstate(all="ignore"):
-        variance, third, fourth = (np.float64(_expectation(moments, influence, power)) for power in (2, 3, 4))
+        variance, third, fourth = (np.float64(moments.expect(influence, power)) for power in (2, 3, 4))
         skewness, kurtosis = third / variance**1.5, fourth / variance**2
     power = 2 if estimator == "rms" else 1
     return Average(found.estimate, found.standard_error, moments, float(skewness), float(kurtosis), power)
@@ -151,9 +148,3 @@ def count_below(ordered: OrderStatistics, value: float, *, inclusive: bool) -> i
     middles = (ordered.low + ordered.high) / 2
     entries = int(np.searchsorted(middles, value, side="right" if inclusive else "left"))
     return int(ordered.counts[:entries].sum())
-
-
-def _expectation(moments: Moments, influence: list[float], power: int) -> float:
-    """Return the average of a power of a polynomial in x - mean, coefficients in ascending order."""
-    polynomial = np.polynomial.polynomial.polypow(influence, power)
-    return float(np.dot(polynomial, moments.averages[: polynomial.size]))

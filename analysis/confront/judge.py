@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,6 +16,7 @@ from analysis.confront.cell import Cell
 from analysis.confront.claim import Claim
 from analysis.confront.claims import CLAIMS
 from analysis.confront.confirmation import CellResult, ClaimResult, ClaimVerdict, Confirmation
+from analysis.measure.draw.chunks import chunk_size, sizes
 from analysis.measure.estimate.accumulators import Sample
 from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor
 from analysis.measure.run.progress import progress_bar
@@ -24,7 +25,6 @@ from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
 
 _CHUNK_ELEMENTS = 1 << 17  # random numbers drawn at once: near the size of a core's cache
-_MAX_CHUNK = 1 << 13
 _CHUNKS_PER_SHARD = 16
 
 
@@ -54,7 +54,7 @@ class ClaimCell:
     def chunk(self) -> int:
         """Replicates drawn at once: a property of the cell, never of the number of workers or replicates."""
         d_k, n_keys = int(self.cell.get("d_k", 1)), int(self.cell.get("n_keys", 1))
-        return max(16, min(_CHUNK_ELEMENTS // (d_k * (n_keys + 1)), _MAX_CHUNK))
+        return chunk_size(d_k * (n_keys + 1), _CHUNK_ELEMENTS, least=16)
 
     @property
     def shard(self) -> int:
@@ -69,7 +69,7 @@ class ClaimCell:
     def draw(self, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
         """Return that many independent draws of the claim's sample."""
         rng = np.random.Generator(np.random.PCG64(sequence))
-        return np.concatenate([self._chunk(rng, size) for size in _sizes(replicates, self.chunk)])
+        return np.concatenate([self._chunk(rng, size) for size in sizes(replicates, self.chunk)])
 
     def _chunk(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):  # a draw that is not finite contradicts its claim: that is said there
@@ -152,7 +152,15 @@ def confirm(
         outcomes = {}
         for keep_values in (False, True):
             part = [(item, count) for item, count in work if item.keeps_values is keep_values]
-            samples = run_cells(part, seed=seed, keep_values=keep_values, executor=pool, store=shards, advance=advance)
+            samples = run_cells(
+                part,
+                draw=ClaimCell.draw,
+                seed=seed,
+                keep_values=keep_values,
+                executor=pool,
+                store=shards,
+                advance=advance,
+            )
             for (item, _), sample in zip(part, samples, strict=True):
                 outcomes[item] = _judged(item, sample, critical)
     results = tuple(
@@ -188,11 +196,6 @@ def _derivation_verdict(key: str | None) -> str | None:
     from attnsym.symbolic import derive
 
     return derive(key).check().truth.value
-
-
-def _sizes(total: int, most: int) -> Iterator[int]:
-    for done in range(0, total, most):
-        yield min(most, total - done)
 
 
 def _judged(item: ClaimCell, sample: Sample, critical: float) -> CellResult:

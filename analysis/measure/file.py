@@ -6,12 +6,12 @@ import errno
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
-from analysis.measure.result import Study, StudyRow
 from analysis.vocabulary.output_file import new_file_mode, temporary_beside, write_whole
 
 _FORMAT = "attnsym-study"
@@ -28,7 +28,27 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def study_document(study: Study) -> dict[str, Any]:
+class Written(Protocol):
+    """What of a study is written."""
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """Dataclasses of one kind."""
+
+    @property
+    def name(self) -> str:
+        """Of its streams."""
+
+    @property
+    def seed(self) -> int:
+        """Of its streams."""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries."""
+
+
+def study_document(study: Written) -> dict[str, Any]:
     """Return what `write_study` writes, as plain objects."""
     rows = [{key: _encoded(value) for key, value in asdict(row).items()} for row in study.rows]
     return {
@@ -41,7 +61,7 @@ def study_document(study: Study) -> dict[str, Any]:
     }
 
 
-def write_study(study: Study, path: str | os.PathLike[str]) -> None:
+def write_study(study: Written, path: str | os.PathLike[str]) -> None:
     """Write `study` to `path`; a failure leaves what was there before, and its error names that path."""
     text = json.dumps(study_document(study), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     try:
@@ -62,17 +82,17 @@ def check_writable(argument: str, path: str | os.PathLike[str]) -> None:
         raise type(error)(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}") from None
 
 
-def read_study(path: str | os.PathLike[str]) -> Study:
-    """Read a study; ValueError naming the file and what is wrong with it."""
+def read_study(path: str | os.PathLike[str], row_type: type[Any]) -> dict[str, Any]:
+    """Read a study as its arguments, rows as `row_type`; ValueError naming the file and what is wrong with it."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-        return _study(document)
+        return _study(document, row_type)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{os.fspath(path)} is not a study written by attnsym: {reason}") from None
 
 
-def _study(document: Any) -> Study:
+def _study(document: Any, row_type: type[Any]) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"it does not say format {_FORMAT!r}")
     if document["format_version"] != _VERSION:
@@ -82,16 +102,21 @@ def _study(document: Any) -> Study:
     versions = document["versions"]
     if not isinstance(versions, dict) or not all(isinstance(value, str) for value in versions.values()):
         raise ValueError("versions is not a table of texts")
-    rows = tuple(_row(record) for record in document["rows"])
-    return Study(rows, _typed("name", document["name"], "str"), _typed("seed", document["seed"], "int"), versions)
+    return {
+        "rows": tuple(_row(record, row_type) for record in document["rows"]),
+        "name": _typed("name", document["name"], "str"),
+        "seed": _typed("seed", document["seed"], "int"),
+        "versions": versions,
+    }
 
 
-def _row(record: Any) -> StudyRow:
-    names = [item.name for item in fields(StudyRow)]
+def _row(record: Any, row_type: type[Any]) -> Any:
+    columns = fields(row_type)
+    names = [item.name for item in columns]
     if not isinstance(record, dict) or sorted(record) != sorted(names):
         raise ValueError(f"a row must have exactly the fields {', '.join(names)}")
     values: dict[str, Any] = {}
-    for item in fields(StudyRow):
+    for item in columns:
         value = record[item.name]
         if item.name == "interval":
             if not isinstance(value, list) or len(value) != 2:
@@ -99,7 +124,7 @@ def _row(record: Any) -> StudyRow:
             values["interval"] = tuple(_typed("interval", part, "float") for part in value)
         else:
             values[item.name] = _typed(item.name, value, str(item.type))
-    return StudyRow(**values)
+    return row_type(**values)
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:

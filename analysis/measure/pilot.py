@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.samplers import draw
 from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
-from analysis.measure.rows import estimate_cell, predict_cell
+from analysis.measure.rows import estimate_cell
 from analysis.measure.run.seeds import settings_digest, shard_sequence
 from analysis.measure.settings import Settings, statistic_label
+from analysis.predict.of_cell import predict
 
 _FIRST = 4096
 _LARGEST = 1 << 18
@@ -24,14 +25,14 @@ def check_targets(settings: Settings) -> None:
         return
     for cell in settings.cells:
         for statistic in settings.statistics:
-            if predict_cell(cell, statistic) == 0.0:
+            if predict(cell, statistic) == 0.0:
                 raise ValueError(
                     f"target_rse: {_label(cell, statistic)} is exactly 0, where no relative error can be reached: "
                     "give replicates"
                 )
 
 
-def replicates_for(cell: Cell, settings: Settings) -> int:
+def replicates_for(cell: StudyCell, settings: Settings) -> int:
     """
     Return the number of replicates that a cell takes.
 
@@ -51,7 +52,7 @@ def replicates_for(cell: Cell, settings: Settings) -> int:
     return needed if settings.max_replicates is None else min(needed, settings.max_replicates)
 
 
-def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
+def _needed(cell: StudyCell, statistic: str | float, settings: Settings) -> int:
     assert settings.target_rse is not None
     size = max(256, min(_FIRST, _ELEMENTS // cell.elements))
     largest = max(size, min(_LARGEST, _LARGEST_ELEMENTS // cell.elements))
@@ -67,11 +68,11 @@ def _needed(cell: Cell, statistic: str | float, settings: Settings) -> int:
         size = min(8 * size, largest)
 
 
-def _label(cell: Cell, statistic: str | float) -> str:
+def _label(cell: StudyCell, statistic: str | float) -> str:
     return f"the {statistic_label(statistic)} of {cell.name!r} at {cell.where}"
 
 
-def _pilot(cell: Cell, size: int, settings: Settings) -> Sample:
+def _pilot(cell: StudyCell, size: int, settings: Settings) -> Sample:
     digest = settings_digest(cell.name, {"pilot_of": cell.digest})
     values = draw(cell, shard_sequence(settings.seed, digest, 0), size)
     return Sample(Moments.of(values), OrderStatistics.of(values) if settings.needs_order else None)

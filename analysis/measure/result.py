@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from analysis.measure.file import read_study, write_study
 from analysis.vocabulary.versions import library_versions
 
 
@@ -87,16 +88,12 @@ class Study:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the study as strict JSON, atomically; infinities become strings. OSError names `path`."""
-        from analysis.measure.file import write_study
-
         write_study(self, path)
 
     @staticmethod
     def from_json(path: str | os.PathLike[str]) -> Study:
         """Read what `to_json` wrote, equal to the original; ValueError for any other file."""
-        from analysis.measure.file import read_study
-
-        return read_study(path)
+        return Study(**read_study(path, StudyRow))
 
     def to_dataframe(self) -> Any:
         """Return the rows as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
@@ -111,6 +108,5 @@ class Study:
         return importlib.import_module("analysis.show.plots").study_figure(self)
 
     def _repr_html_(self) -> str:
-        from analysis.measure.tables import html_table
-
-        return html_table(self)
+        text: str = importlib.import_module("analysis.show.tables").html_table(self)
+        return text

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from analysis.measure.cell import Cell, reads_score
-from analysis.measure.conditions import check_correlations, check_moments, choose_sampler
+from analysis.measure.compatibility import check_correlations, check_moments, choose_sampler
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.estimate.estimators import quantile_ranks
 from analysis.measure.run.seeds import check_seed
-from analysis.vocabulary.laws import resolve_law
+from analysis.vocabulary.laws import Law, law_pair
 from analysis.vocabulary.numbers import fraction, listed, number, positive, positive_integer, positive_integers, unique
 from analysis.vocabulary.quantities import find_quantity
 from analysis.vocabulary.scale import Scale, resolve_scale, scale_of_one_score
 
 STATISTICS = ("mean", "variance", "rms", "median")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of `run_study` that say how a quantity is measured, as they were given."""
+
+    d_k: Any
+    n_keys: Any = None
+    scale: Any = ("sqrt", "unscaled")
+    law: Any = "normal"
+    alignment: Any = 0.0
+    key_correlation: Any = 0.0
+    score: Any = "dot"
+    softcap: Any = None
+    is_causal: Any = False
+    statistic: Any = "mean"
+    replicates: Any = 100_000
+    target_rse: Any = None
+    max_replicates: Any = None
+    confidence_level: Any = 0.95
+    sampler: Any = "auto"
+    precision: Any = "double"
+    seed: Any = 0
+    name: Any = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +54,7 @@ class Settings:
     target_rse: float | None
     max_replicates: int | None
     confidence_level: float
-    cells: tuple[Cell, ...]
+    cells: tuple[StudyCell, ...]
 
     @property
     def needs_order(self) -> bool:
@@ -62,72 +86,52 @@ def statistic_label(statistic: str | float) -> str:
     return statistic if isinstance(statistic, str) else f"quantile_{statistic:g}"
 
 
-def read_settings(
-    quantity: str | Callable[..., Any],
-    *,
-    d_k: Any,
-    n_keys: Any,
-    scale: Any,
-    law: Any,
-    alignment: float,
-    key_correlation: float,
-    score: str | Callable[..., Any],
-    softcap: float | None,
-    is_causal: bool,
-    statistic: Any,
-    replicates: int,
-    target_rse: float | None,
-    max_replicates: int | None,
-    confidence_level: float,
-    sampler: str,
-    precision: str,
-    seed: int,
-    name: str | None,
-) -> Settings:
-    """Check every argument of `run_study`; ValueError with one sentence for the first that makes no sense."""
-    quantity, statistic = _read_quantity(quantity, statistic)
-    record = find_quantity(quantity) if isinstance(quantity, str) else None
-    name = _check_name(quantity, name)
-    widths = positive_integers("d_k", d_k)
-    scales = _read_scales(scale)
-    lengths = _read_lengths(n_keys, quantity, scales, widths)
-    laws, law_name = _read_law(law)
-    a, rho = _correlation("alignment", alignment), _correlation("key_correlation", key_correlation)
-    cap = None if softcap is None else positive("softcap", softcap)
-    score_name = _check_score(score)
-    if not isinstance(is_causal, bool):
-        raise ValueError(f"is_causal must be True or False: got {is_causal!r}")
-    if precision not in ("double", "single"):
-        raise ValueError(f"precision must be 'double' or 'single': got {precision!r}")
+def read_settings(quantity: Any, asked: Asked) -> Settings:
+    """Check what `run_study` was asked; ValueError with one sentence for the first argument that makes no sense."""
+    quantity, statistic = _read_quantity(quantity, asked.statistic)
+    name = _check_name(quantity, asked.name)
+    widths = positive_integers("d_k", asked.d_k)
+    scales = _read_scales(asked.scale)
+    lengths = _read_lengths(asked.n_keys, quantity, scales, widths)
+    laws, law_name = _read_law(asked.law)
+    cell = StudyCell(
+        name=name,
+        quantity=quantity,
+        d_k=widths[0],
+        n_keys=lengths[0],
+        scale=0.0,
+        scale_name="",
+        laws=laws,
+        law_name=law_name,
+        alignment=_correlation("alignment", asked.alignment),
+        key_correlation=_correlation("key_correlation", asked.key_correlation),
+        softcap=None if asked.softcap is None else positive("softcap", asked.softcap),
+        score=asked.score,
+        score_name=_check_score(asked.score),
+        is_causal=_one_of("is_causal", asked.is_causal, (True, False)),
+        precision=_one_of("precision", asked.precision, ("double", "single")),
+        sampler="",
+    )
     statistics = _statistics(statistic)
-    check_correlations(record, laws, a, rho, is_causal=is_causal, lengths=lengths)
-    check_moments(record, laws, statistics, score=score, softcap=cap)
-    chosen = choose_sampler(sampler, record, laws, a, rho, score=score, softcap=cap, is_causal=is_causal)
+    check_correlations(cell, lengths)
+    check_moments(cell, statistics)
+    cell = replace(cell, sampler=choose_sampler(asked.sampler, cell))
+    cells = tuple(
+        replace(cell, d_k=width, n_keys=length, scale=scale(width, length), scale_name=scale.label)
+        for scale in scales
+        for length in lengths
+        for width in widths
+    )
+    level = fraction("confidence_level", asked.confidence_level)
+    count = _check_budget(asked, statistics, level)
+    seed = check_seed(asked.seed)
+    return Settings(name, seed, statistics, count, asked.target_rse, asked.max_replicates, level, cells)
 
-    def cell(width: int, length: int, factor: Scale) -> Cell:
-        return Cell(
-            name=name,
-            quantity=quantity,
-            law=laws,
-            law_name=law_name,
-            d_k=width,
-            n_keys=length,
-            scale=factor(width, length),
-            scale_name=factor.label,
-            alignment=a,
-            key_correlation=rho,
-            score=score,
-            score_name=score_name,
-            softcap=cap,
-            is_causal=is_causal,
-            sampler=chosen,
-            precision=precision,
-        )
 
-    cells = tuple(cell(width, length, factor) for factor in scales for length in lengths for width in widths)
-    level = fraction("confidence_level", confidence_level)
-    count = _check_budget(replicates, target_rse, max_replicates, statistics, level)
-    return Settings(name, check_seed(seed), statistics, count, target_rse, max_replicates, level, cells)
+def _one_of(argument: str, value: Any, allowed: tuple[Any, Any]) -> Any:
+    if any(value is each or (isinstance(value, str) and value == each) for each in allowed):
+        return value
+    raise ValueError(f"{argument} must be {allowed[0]!r} or {allowed[1]!r}: got {value!r}")
 
 
 def _read_quantity(quantity: Any, statistic: Any) -> tuple[str | Callable[..., Any], Any]:
@@ -169,10 +173,11 @@ def _correlation(argument: str, value: Any) -> float:
 
 def _read_lengths(n_keys: Any, quantity: Any, scales: Sequence[Scale], widths: Sequence[int]) -> list[int]:
     """Read the numbers of keys; for a score they may be left out where no scale depends on them."""
-    if n_keys is not None or not reads_score(quantity):
+    record = find_quantity(quantity) if isinstance(quantity, str) else None
+    if n_keys is not None or record is None or record.reads != "score":
         lengths = positive_integers("n_keys", n_keys)
-        if isinstance(quantity, str):
-            find_quantity(quantity).check_keys(min(lengths))
+        if record is not None:
+            record.check_keys(min(lengths))
         return lengths
     for scale in scales:
         for width in widths:
@@ -191,15 +196,11 @@ def _read_scales(scale: Any) -> list[Scale]:
     return list(scales.values())
 
 
-def _read_law(law: Any) -> tuple[Any, str]:
-    if isinstance(law, tuple | list):
-        if len(law) != 2:
-            raise ValueError(f"law must be one law or a pair for query and key: got {len(law)} laws")
-        names = [resolve_law(part).name for part in law]
-        return tuple(law), names[0] if names[0] == names[1] else ", ".join(names)
+def _read_law(law: Any) -> tuple[tuple[Law, Law] | Callable[..., Any], str]:
     if callable(law) and not hasattr(law, "dist"):
         return law, _name_of(law)
-    return (law, law), resolve_law(law).name
+    query, key = law_pair(law)
+    return (query, key), query.name if query.name == key.name else f"{query.name}, {key.name}"
 
 
 def _check_score(score: Any) -> str:
@@ -224,10 +225,9 @@ def _statistics(statistic: Any) -> tuple[str | float, ...]:
     return tuple(unique(read))
 
 
-def _check_budget(
-    replicates: Any, target_rse: Any, max_replicates: Any, statistics: Sequence[str | float], level: float
-) -> int:
-    argument, count = "replicates", positive_integer("replicates", replicates)
+def _check_budget(asked: Asked, statistics: Sequence[str | float], level: float) -> int:
+    target_rse, max_replicates = asked.target_rse, asked.max_replicates
+    argument, count = "replicates", positive_integer("replicates", asked.replicates)
     if target_rse is not None:
         fraction("target_rse", target_rse)
     if max_replicates is not None:

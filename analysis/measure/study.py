@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
+from analysis.measure.draw import samplers
 from analysis.measure.pilot import check_targets, replicates_for
 from analysis.measure.result import Study, StudyRow
 from analysis.measure.rows import row_of
@@ -14,7 +15,7 @@ from analysis.measure.run.executors import ExecutorLike, check_sendable, open_ex
 from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
-from analysis.measure.settings import Settings, read_settings
+from analysis.measure.settings import Asked, Settings, read_settings
 from attnsym._threads import one_blas_thread
 
 __all__ = ["Study", "StudyInterrupted", "StudyRow", "run_study"]
@@ -72,8 +73,8 @@ def run_study(
         (tr J, J = diag(p) − p pᵀ), ``"jacobian_norm"`` (‖J‖_F), ``"jacobian_frobenius_squared"``, ``"dead_row"`` (1
         where tr J < 1e-3), ``"max_weight"``, ``"score_gradient_norm"`` (‖J g‖, g ~ N(0, I)),
         ``"query_gradient_norm"`` (‖∂(g·p)/∂q‖ = scale·‖Kᵀ J g‖) and ``"query_gradient_squared"``; ``"score_variance"``
-        is the variance of ``"score"``. Or a callable (query, key, scale) -> values that receives query (replicates, 1, d_k), key (replicates, n_keys,
-        d_k) and the scale as a number, and returns (replicates,).
+        is the variance of ``"score"``. Or a callable (query, key, scale) -> values that receives query (replicates, 1,
+        d_k), key (replicates, n_keys, d_k) and the scale as a number, and returns (replicates,).
     d_k, n_keys : int or sequence of int
         The grid. `n_keys` may be left out for ``"score"``, where it matters only to a scale that depends on it.
     scale : str, float, callable or a sequence of them
@@ -146,24 +147,26 @@ def run_study(
     """
     settings = read_settings(
         quantity,
-        d_k=d_k,
-        n_keys=n_keys,
-        scale=scale,
-        law=law,
-        alignment=alignment,
-        key_correlation=key_correlation,
-        score=score,
-        softcap=softcap,
-        is_causal=is_causal,
-        statistic=statistic,
-        replicates=replicates,
-        target_rse=target_rse,
-        max_replicates=max_replicates,
-        confidence_level=confidence_level,
-        sampler=sampler,
-        precision=precision,
-        seed=seed,
-        name=name,
+        Asked(
+            d_k=d_k,
+            n_keys=n_keys,
+            scale=scale,
+            law=law,
+            alignment=alignment,
+            key_correlation=key_correlation,
+            score=score,
+            softcap=softcap,
+            is_causal=is_causal,
+            statistic=statistic,
+            replicates=replicates,
+            target_rse=target_rse,
+            max_replicates=max_replicates,
+            confidence_level=confidence_level,
+            sampler=sampler,
+            precision=precision,
+            seed=seed,
+            name=name,
+        ),
     )
     if store is not None and (argument := settings.unnamed()):
         raise ValueError(f"{argument} is a callable without a name, so a store could not tell it from another: use def")
@@ -183,14 +186,21 @@ def _run(
     try:
         with ExitStack() as stack:
             pool = stack.enter_context(open_executor(executor, workers))
-            for argument in ("quantity", "law", "score"):
-                check_sendable(pool, argument, getattr(settings.cells[0], argument))
+            cell = settings.cells[0]
+            for argument, part in {"quantity": cell.quantity, "law": cell.laws, "score": cell.score}.items():
+                check_sendable(pool, argument, part)
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))
             with one_blas_thread():
                 work = [(cell, replicates_for(cell, settings)) for cell in settings.cells]
             advance = stack.enter_context(progress_bar(settings.name, sum(count for _, count in work), shown=progress))
             samples = run_cells(
-                work, seed=settings.seed, keep_values=settings.needs_order, executor=pool, store=shards, advance=advance
+                work,
+                draw=samplers.draw,
+                seed=settings.seed,
+                keep_values=settings.needs_order,
+                executor=pool,
+                store=shards,
+                advance=advance,
             )
             stack.enter_context(closing(samples))  # on Ctrl-C it stores what has finished, before the store closes
             for (cell, _), sample in zip(work, samples, strict=True):

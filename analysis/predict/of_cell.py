@@ -7,48 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.moments import law_pair
 from analysis.predict.of_quantity import expectation_of
 from analysis.vocabulary.laws import Law
-from analysis.vocabulary.quantities import find_quantity
 from analysis.vocabulary.quantity import Quantity
+from analysis.vocabulary.setting import Setting
 
 # One double integral for each row of a causal mask: above this a prediction would no longer be quick.
 _CAUSAL_MAX_WEIGHT_ROWS = 64
 
 
-def predict(
-    quantity: Any,
-    statistic: str | float,
-    *,
-    d_k: int,
-    n_keys: int,
-    scale: float,
-    law: Any = "normal",
-    alignment: float = 0.0,
-    key_correlation: float = 0.0,
-    score: Any = "dot",
-    softcap: float | None = None,
-    is_causal: bool = False,
-) -> float | None:
+def predict(setting: Setting, statistic: str | float) -> float | None:
     """
     Return the exact value of a statistic of a quantity of random attention, or None where no exact value is known.
 
     Parameters
     ----------
-    quantity, statistic
-        As in `run_study`: the name of a quantity; "mean", "variance", "rms", "median" or a level in (0, 1).
-    d_k, n_keys : int
-        At least 1; `n_keys` is not used for a single score.
-    scale : float
-        The factor itself, finite.
-    law
-        One law, or a pair for query and key, as `resolve_law` takes them; a callable has no prediction.
-    alignment, key_correlation : float
-        Componentwise correlations of q with each k and of the keys with one another, q and keys jointly linear.
-    score, softcap, is_causal
-        Predictions are for the dot product without soft-cap, beside a cosine score's own statistics. Under a causal
-        mask the quantity is the mean over rows, and the prediction averages 1 to `n_keys` keys.
+    setting : Setting
+        What is drawn and looked at. Predictions are for the dot product without soft-cap, beside a cosine score's own
+        statistics; a callable quantity or law has none. Under a causal mask the quantity is the mean over rows, and the
+        prediction averages 1 to `n_keys` keys.
+    statistic : {"mean", "variance", "rms", "median"} or float
+        A number in (0, 1) is that quantile.
 
     Returns
     -------
@@ -69,35 +48,35 @@ def predict(
     "exponential", and SciPy's norm of mean 0. The median of a score is then 0 too; predicted where it is the only one:
     not for the odd-dimensional product of Rademacher vectors, or a one-dimensional cosine, which are never 0.
     """
-    if callable(quantity):
+    record, scale = setting.record, setting.scale
+    if record is None:
         return None
-    record = find_quantity(quantity)
-    if n_keys == 1 and record.is_constant_for_one_key:
-        return record.at_statistic(statistic, n_keys)
-    if callable(law) or softcap is not None:
+    if setting.n_keys == 1 and record.is_constant_for_one_key:
+        return record.at_statistic(statistic, 1)
+    if callable(setting.laws) or setting.softcap is not None:
         return None
-    query, key = law_pair(law)
+    query, key = setting.laws
     if record.reads == "score":
         if scale == 0:
             return 0.0
         if not isinstance(statistic, str) or statistic == "median":
-            return _score_quantile(statistic, d_k, scale, query, key, alignment, score)
-        value = _score(statistic, d_k, query, key, alignment, score)
+            return _score_quantile(setting, statistic, query, key)
+        value = _score(setting, statistic, query, key)
         return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
-    if score != "dot" or record.exact is None or statistic != record.exact.statistic or not _is_normal(key):
+    if setting.score != "dot" or record.exact is None or statistic != record.exact.statistic or not _is_normal(key):
         return None
-    spread = scale * math.sqrt(key.variance * (1 - key_correlation))
-    value = _softmax(record, query, spread, d_k, n_keys, is_causal)
+    value = _softmax(setting, record, query, scale * math.sqrt(key.variance * (1 - setting.key_correlation)))
     if value is None or record.reads != "scores":
         return value
-    return value + scale * aligned_moments(d_k, query, key, alignment)[0]
+    return value + scale * aligned_moments(setting.d_k, query, key, setting.alignment)[0]
 
 
-def _softmax(quantity: Quantity, query: Law, scale: float, d_k: int, n_keys: int, is_causal: bool) -> float | None:
+def _softmax(setting: Setting, quantity: Quantity, query: Law, scale: float) -> float | None:
     """Evaluate at the law of ‖q‖ that the query has; `scale` already holds what the keys do to it."""
     assert quantity.exact is not None
+    d_k, n_keys = setting.d_k, setting.n_keys
     rows: Any = n_keys
-    if is_causal:
+    if setting.is_causal:
         slow = quantity.exact.expectation == "expected_max_weight" and n_keys > _CAUSAL_MAX_WEIGHT_ROWS
         if slow or quantity.exact.statistic != "mean":  # the mean over rows says nothing of their root mean square
             return None
@@ -126,34 +105,35 @@ def _sign(statistic: str | float, scale: float) -> float:
     return abs(scale) if statistic == "rms" else scale
 
 
-def _score(statistic: Any, d_k: int, query: Law, key: Law, alignment: float, score: Any) -> float | None:
+def _score(setting: Setting, statistic: Any, query: Law, key: Law) -> float | None:
     """Give mean, variance and rms of one unscaled score."""
-    if score == "cosine":
-        isotropic = alignment == 0 and (query.is_symmetric or key.is_symmetric)
+    d_k = setting.d_k
+    if setting.score == "cosine":
+        isotropic = setting.alignment == 0 and (query.is_symmetric or key.is_symmetric)
         mean, variance = (0.0, _not_zero(query, d_k) * _not_zero(key, d_k) / d_k) if isotropic else (math.nan, math.nan)
-    elif score == "dot":
-        mean, variance = aligned_moments(d_k, query, key, alignment)
+    elif setting.score == "dot":
+        mean, variance = aligned_moments(d_k, query, key, setting.alignment)
     else:
         return None
     value = {"mean": mean, "variance": variance, "rms": math.sqrt(mean**2 + variance)}.get(statistic, math.nan)
     return value if math.isfinite(value) else None
 
 
-def _score_quantile(
-    statistic: str | float, d_k: int, scale: float, query: Law, key: Law, alignment: float, score: Any
-) -> float | None:
+def _score_quantile(setting: Setting, statistic: str | float, query: Law, key: Law) -> float | None:
     """Give the median of a symmetric score, and any quantile of the dot product of Gaussian vectors of mean 0."""
-    level = 0.5 if isinstance(statistic, str) else float(statistic)
-    if not alignment and level == 0.5 and _has_median_zero(d_k, query, key, score):
-        return 0.0
-    if score != "dot" or alignment or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
+    if setting.alignment:
         return None
-    width = abs(scale) * math.sqrt(query.variance * key.variance)
+    level = 0.5 if isinstance(statistic, str) else float(statistic)
+    if level == 0.5 and _has_median_zero(setting.d_k, query, key, setting.score):
+        return 0.0
+    if setting.score != "dot" or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
+        return None
+    width = abs(setting.scale) * math.sqrt(query.variance * key.variance)
     if width == 0:
         return 0.0
     from analysis.predict.score_law import score_distribution
 
-    return float(score_distribution(d_k, width).ppf(level))
+    return float(score_distribution(setting.d_k, width).ppf(level))
 
 
 def _has_median_zero(d_k: int, query: Law, key: Law, score: Any) -> bool:

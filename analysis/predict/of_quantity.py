@@ -7,9 +7,9 @@ from typing import Any
 
 from analysis.predict import exact
 from analysis.predict.arguments import standard_deviations
-from analysis.predict.moments import score_moments
 from analysis.predict.routes import Values
 from analysis.predict.score_law import score_distribution
+from analysis.predict.score_moments import score_moments
 from analysis.vocabulary.quantity import Exact, Quantity
 from analysis.vocabulary.scale import resolve_scale, scale_of_one_score
 

@@ -35,6 +35,8 @@ class Law:
         Whether X and −X are known to have one law.
     zero_probability : float
         P(X = 0).
+    given : str or frozen scipy.stats distribution
+        What the law was made from.
     """
 
     name: str
@@ -45,6 +47,16 @@ class Law:
     _central: Callable[[int], float] = field(repr=False, compare=False)
     is_symmetric: bool = field(default=False, repr=False)
     zero_probability: float = field(default=0.0, repr=False)
+    given: Any = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process as what it was made from."""
+        return resolve_law, (self.given,)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it was given by its name, and so is standardised; a frozen distribution is as it was given."""
+        return isinstance(self.given, str)
 
     def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> Any:
         """Return independent draws of the given shape, as float64 or float32."""
@@ -93,6 +105,16 @@ def resolve_law(law: LawLike) -> Law:
     )
 
 
+def law_pair(law: Any) -> tuple[Law, Law]:
+    """Resolve one law for both sides, or a pair (query, key)."""
+    if isinstance(law, tuple | list):
+        if len(law) != 2:
+            raise ValueError(f"law must be one law or a pair for query and key: got {len(law)} laws")
+        return resolve_law(law[0]), resolve_law(law[1])
+    resolved = resolve_law(law)
+    return resolved, resolved
+
+
 def _check_order(order: int) -> int:
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
         raise ValueError(f"the order of a moment must be a whole number of at least 0: got {order!r}")
@@ -108,7 +130,7 @@ def _named(name: str) -> Law:
     if name not in STANDARDISED:
         raise ValueError(f"unknown law {name!r}: known are {', '.join(STANDARDISED)} and {_T_PREFIX}10 (or another ν)")
     draw, moment = _DRAW[name], _MOMENT[name]
-    return Law(name, 0.0, 1.0, draw, moment, moment, is_symmetric=name != "exponential")
+    return Law(name, 0.0, 1.0, draw, moment, moment, is_symmetric=name != "exponential", given=name)
 
 
 def _student_t(name: str) -> Law:
@@ -134,7 +156,7 @@ def _student_t(name: str) -> Law:
             value *= (exact - 2) * (2 * i - 1) / (exact - 2 * i)
         return float(value)
 
-    return Law(f"{_T_PREFIX}{nu:g}", 0.0, 1.0, draw, moment, moment, is_symmetric=True)
+    return Law(f"{_T_PREFIX}{nu:g}", 0.0, 1.0, draw, moment, moment, is_symmetric=True, given=name)
 
 
 def _draw_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -223,4 +245,4 @@ def _frozen(frozen: Any) -> Law:
     # SciPy's own norm alone: a user's class of that name carries a fingerprint behind its arguments.
     symmetric = name.startswith("norm(") and name.endswith(")") and mean == 0
     at_zero = float(frozen.pmf(0)) if hasattr(frozen, "pmf") else 0.0
-    return Law(name, mean, central(2), draw, raw, central, symmetric, at_zero)
+    return Law(name, mean, central(2), draw, raw, central, symmetric, at_zero, frozen)

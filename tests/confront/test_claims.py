@@ -125,7 +125,7 @@ def test_the_constant_of_a_rate_is_right_and_tight(key):
 
 
 def test_moments_of_the_score_agree_with_the_independent_module():
-    from analysis.predict.moments import score_moments
+    from analysis.predict.score_moments import score_moments
 
     for law in ("normal", "rademacher", "uniform", "laplace", "student_t10"):
         found = score_moments(4, scale="unscaled", law=law)

@@ -74,7 +74,7 @@ FAULTS = {
     ),
     "one stream for all shards": (
         (
-            "analysis.measure.run.shards.shard_sequence",
+            "analysis.measure.run.shard.shard_sequence",
             lambda sequence: lambda seed, digest, shard: sequence(seed, digest, 0),
         ),
         "independent-streams",

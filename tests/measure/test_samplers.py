@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.normals import NormalBlock
 from analysis.measure.draw.samplers import draw
 from analysis.measure.draw.score_columns import ScoreColumns, TameColumns
 from analysis.measure.draw.vectors import common_part
+from analysis.vocabulary.laws import law_pair
 from analysis.vocabulary.quantities import QUANTITIES
 from attnsym import softmax
 from attnsym.softmax import softmax_jacobian
@@ -19,11 +20,10 @@ from attnsym.softmax import softmax_jacobian
 KS_LEVEL = 1e-5  # chance of a false alarm of each comparison
 
 
-def make_cell(**changes) -> Cell:
+def make_cell(law=("normal", "normal"), **changes) -> StudyCell:
     settings = {
         "name": "test",
         "quantity": "entropy",
-        "law": ("normal", "normal"),
         "law_name": "normal",
         "d_k": 6,
         "n_keys": 5,
@@ -38,7 +38,7 @@ def make_cell(**changes) -> Cell:
         "sampler": "direct",
         "precision": "double",
     }
-    return Cell(**{**settings, **changes})
+    return StudyCell(laws=law if callable(law) else law_pair(law), **{**settings, **changes})
 
 
 def values(replicates=6000, entropy=0, **changes) -> np.ndarray:

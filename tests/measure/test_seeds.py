@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from analysis.measure.draw.samplers import draw
 from analysis.measure.run.seeds import check_seed, settings_digest, shard_sequence
-from analysis.measure.settings import read_settings
+from analysis.measure.settings import Asked, read_settings
 
 
 def first_draw(seed=0, name="entropy", settings=(("d_k", 4),), shard=0) -> int:
@@ -61,13 +62,8 @@ def test_zero_and_numpy_integers_are_seeds():
 
 
 def asked(quantity, **changes):
-    arguments = {
-        "d_k": [3], "n_keys": [5], "scale": ["sqrt", "log(n_keys)/d_k"], "law": "normal", "alignment": 0.0,
-        "key_correlation": 0.0, "score": "dot", "softcap": None, "is_causal": False, "statistic": "mean",
-        "replicates": 100, "target_rse": None, "max_replicates": None, "confidence_level": 0.95, "sampler": "auto",
-        "precision": "double", "seed": 7, "name": None,
-    }  # fmt: skip
-    return read_settings(quantity, **{**arguments, **changes})
+    given = {"d_k": [3], "n_keys": [5], "scale": ["sqrt", "log(n_keys)/d_k"], "replicates": 100, "seed": 7}
+    return read_settings(quantity, Asked(**{**given, **changes}))
 
 
 PINNED = [
@@ -103,5 +99,5 @@ def test_what_a_store_remembers_is_pinned():
 def test_draws_are_pinned():
     # sums of six signs: whole numbers, on every machine
     cell = asked("score", law="rademacher", scale=1.0, d_k=6).cells[0]
-    drawn = cell.draw(shard_sequence(7, cell.digest, 3), 20)
+    drawn = draw(cell, shard_sequence(7, cell.digest, 3), 20)
     assert drawn.tolist() == [-4, 4, 4, 4, 0, 4, 2, 0, 2, 2, 0, -2, 4, 0, 0, -2, 0, 0, 0, 4]

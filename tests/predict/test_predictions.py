@@ -8,14 +8,20 @@ import pytest
 from scipy import stats
 
 from analysis import expected_entropy, run_study
-from analysis.predict.of_cell import predict
-from analysis.vocabulary.laws import resolve_law
+from analysis.predict import of_cell
+from analysis.vocabulary.laws import law_pair, resolve_law
 from analysis.vocabulary.quantities import QUANTITIES
+from analysis.vocabulary.setting import Setting
 
 CELL = {"d_k": 6, "n_keys": 5, "scale": 0.5}
 REPLICATES = 20_000
 # Two-sided normal tail 6e-7: with some 60 comparisons on a fixed seed, 4e-5 for a false alarm in the whole file.
 Z_LIMIT = 5.0
+
+
+def predict(quantity, statistic, *, law="normal", **settings):
+    laws = law if callable(law) and not hasattr(law, "dist") else law_pair(law)
+    return of_cell.predict(Setting(quantity=quantity, laws=laws, **settings), statistic)
 
 
 def draw(rng, law, shape):

@@ -13,14 +13,14 @@ from analysis.confront.claim import Claim
 from analysis.confront.claims.draws import GAUSSIAN, FloatArray
 from analysis.confront.relation import Exactly
 from analysis.confront.relation_draws import Identity
-from analysis.measure.cell import Cell as StudyCell
 from analysis.measure.draw import samplers
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.estimate import estimators
 from analysis.measure.estimate.accumulators import Moments, Sample
 from analysis.measure.run import shards
 from analysis.measure.run.executors import open_executor
 from analysis.measure.run.seeds import settings_digest
-from analysis.measure.settings import read_settings
+from analysis.measure.settings import Asked, read_settings
 from analysis.predict.exact import (
     expected_entropy,
     expected_jacobian_trace,
@@ -35,27 +35,8 @@ _EXACT = {"entropy": expected_entropy, "jacobian_trace": expected_jacobian_trace
 @cache
 def study_cell(cell: Cell, sampler: str) -> StudyCell:
     """Return the cell of a study with these settings and this sampler."""
-    return read_settings(
-        cell.quantity,
-        d_k=cell.d_k,
-        n_keys=cell.n_keys,
-        scale=cell.scale,
-        law="normal",
-        alignment=0.0,
-        key_correlation=0.0,
-        score="dot",
-        softcap=None,
-        is_causal=False,
-        statistic="mean",
-        replicates=2,
-        target_rse=None,
-        max_replicates=None,
-        confidence_level=0.95,
-        sampler=sampler,
-        precision="double",
-        seed=0,
-        name=None,
-    ).cells[0]
+    asked = Asked(cell.d_k, cell.n_keys, cell.scale, sampler=sampler, replicates=2)
+    return read_settings(cell.quantity, asked).cells[0]
 
 
 def exact_value(cell: Cell) -> float:
@@ -170,7 +151,13 @@ def distinct_share(cell: Cell, rng: np.random.Generator, replicates: int) -> Flo
     work = [(UniformShards(), 2 * cell.shards)]
     with open_executor(None, 1) as pool:
         (sample,) = shards.run_cells(
-            work, seed=0, keep_values=True, executor=pool, store=None, advance=lambda replicates: None
+            work,
+            draw=UniformShards.draw,
+            seed=0,
+            keep_values=True,
+            executor=pool,
+            store=None,
+            advance=lambda replicates: None,
         )
     assert sample.ordered is not None
     return np.full(replicates, np.unique(sample.ordered.low).size / sample.ordered.low.size)

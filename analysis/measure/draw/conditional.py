@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.normals import NormalBlock
 from analysis.measure.draw.score_columns import TAME, ScoreColumns, TameColumns
 
@@ -28,11 +28,13 @@ class ConditionalSampler:
     made the scores, across it d_k − 1 fresh ones, independent of the scores, of total size χ(d_k − 1)·‖J g‖.
     """
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: StudyCell) -> None:
         self.cell = cell
         self.dtype = cell.dtype
         self.spread = cell.scale * math.sqrt(1.0 - cell.key_correlation)
-        self.query_law = cell.component_laws[0]
+        assert cell.record is not None
+        assert not callable(cell.laws)
+        self.query_law = cell.laws[0]
         self.normals = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype)
         self.exp = np.empty((cell.keys_drawn, cell.chunk), dtype=self.dtype)
         self.record = cell.record

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.vectors import Vectors, called_law
 from attnsym.attention import attention_scores, attention_weights
 from attnsym.masks import causal_mask
@@ -21,19 +21,20 @@ Generator = np.random.Generator
 class DirectSampler:
     """Chunks of replicates: vectors by their laws, and the quantity by `attnsym`'s attention."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: StudyCell) -> None:
         self.cell = cell
-        self.draw_vectors = partial(called_law, cell) if callable(cell.law) else Vectors(cell)
+        self.draw_vectors = partial(called_law, cell, cell.laws) if callable(cell.laws) else Vectors(cell)
 
     def __call__(self, rng: Generator) -> Array:
         """Return the values of one chunk."""
         return _quantity(self.cell, *self.draw_vectors(rng), rng)
 
 
-def _quantity(cell: Cell, query: Array, key: Array, rng: Generator) -> Array:
+def _quantity(cell: StudyCell, query: Array, key: Array, rng: Generator) -> Array:
     if callable(cell.quantity):
         return _called_quantity(cell, query, key)
     record = cell.record
+    assert record is not None
     how: dict[str, Any] = {"scale": cell.scale, "score": cell.score, "softcap": cell.softcap}
     if record.reads == "score":
         return np.asarray(record.value(attention_scores(query, key, **how)[:, 0, 0]))
@@ -54,7 +55,7 @@ def _norms(vectors: Array) -> Array:
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors, dtype=np.float64)))
 
 
-def _query_gradient(cell: Cell, query: Array, key: Array, how: dict[str, Any], rng: Generator) -> Array:
+def _query_gradient(cell: StudyCell, query: Array, key: Array, how: dict[str, Any], rng: Generator) -> Array:
     from attnsym.backward import scaled_dot_product_attention_vjp
 
     # The output for values g is g·p, hence its gradient with respect to q is that of the contrast g of the weights.
@@ -63,7 +64,7 @@ def _query_gradient(cell: Cell, query: Array, key: Array, how: dict[str, Any], r
     return scaled_dot_product_attention_vjp(query, key, contrast, upstream, is_causal=cell.is_causal, **how)[0]
 
 
-def _called_quantity(cell: Cell, query: Array, key: Array) -> Array:
+def _called_quantity(cell: StudyCell, query: Array, key: Array) -> Array:
     assert callable(cell.quantity)
     values = np.asarray(cell.quantity(query, key, cell.scale))
     if values.shape != (len(query),):

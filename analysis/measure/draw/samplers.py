@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
+from analysis.measure.draw.chunks import sizes
 from analysis.measure.draw.conditional import ConditionalSampler
 from analysis.measure.draw.direct import DirectSampler
 
 
-def draw(cell: Cell, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
+def draw(cell: StudyCell, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
     """
     Return that many independent values of the cell's quantity.
 
@@ -21,8 +22,8 @@ def draw(cell: Cell, sequence: np.random.SeedSequence, replicates: int) -> NDArr
     rng = np.random.Generator(np.random.PCG64(sequence))
     chunk = ConditionalSampler(cell) if cell.sampler == "conditional" else DirectSampler(cell)
     chunks: list[NDArray[Any]] = []
-    for done in range(0, replicates, cell.chunk):
-        values = chunk(rng)[: replicates - done]
+    for size in sizes(replicates, cell.chunk):
+        values = chunk(rng)[:size]
         if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
             raise ValueError(f"{cell.name!r} is not a finite number in every replicate at {cell.where}")
         chunks.append(values.astype(np.float64))

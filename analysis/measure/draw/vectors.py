@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.cell import Cell
+from analysis.measure.draw.cell import StudyCell
 
 Array = NDArray[Any]
 Generator = np.random.Generator
@@ -29,9 +30,10 @@ def common_part(alignment: float, key_correlation: float, n_keys: int) -> float:
 class Vectors:
     """Draws query (replicates, n_queries, d_k) and key (replicates, n_keys, d_k) of a cell, a chunk at a time."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: StudyCell) -> None:
         self.cell = cell
-        self.query_law, self.key_law = cell.component_laws
+        assert not callable(cell.laws)
+        self.query_law, self.key_law = cell.laws
         self.spread = math.sqrt(1.0 - cell.key_correlation)
         self.common = common_part(cell.alignment, cell.key_correlation, cell.keys_drawn) - self.spread
 
@@ -53,13 +55,13 @@ class Vectors:
         return np.asarray(mixed * key_sd + real(self.key_law.mean))
 
 
-def called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
+def called_law(cell: StudyCell, law: Callable[..., Any], rng: Generator) -> tuple[Array, Array]:
     """Return the vectors of one chunk of a callable law, which draws one replicate at a time."""
     dtype = cell.dtype
     queries = np.empty((cell.chunk, cell.queries_drawn, cell.d_k), dtype)
     keys = np.empty((cell.chunk, cell.keys_drawn, cell.d_k), dtype)
     for row in range(cell.chunk):
-        query, key = _pair(cell, cell.law(rng, cell.d_k, cell.keys_drawn))
+        query, key = _pair(cell, law(rng, cell.d_k, cell.keys_drawn))
         single = query[None, :] if query.ndim == 1 else query
         if single.shape != queries.shape[1:] or key.shape != keys.shape[1:]:
             raise ValueError(
@@ -70,7 +72,7 @@ def called_law(cell: Cell, rng: Generator) -> tuple[Array, Array]:
     return queries, keys
 
 
-def _pair(cell: Cell, drawn: Any) -> tuple[Array, Array]:
+def _pair(cell: StudyCell, drawn: Any) -> tuple[Array, Array]:
     """Read what a callable law returned."""
     try:
         query, key = drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +69,17 @@ class Moments:
     def averages(self) -> tuple[float, ...]:
         """(1/n) Σ (xᵢ − mean)ᵖ for p = 0, …, 8."""
         return tuple(total / self.count for total in self.central)
+
+    def expect(self, influence: Sequence[float], power: int) -> float:
+        """Return the average of I^power for the polynomial I of x − mean, coefficients in ascending order."""
+        polynomial = np.polynomial.polynomial.polypow(influence, power)
+        return float(np.dot(polynomial, self.averages[: polynomial.size]))
+
+    def influence(self, statistic: str) -> list[float]:
+        """Return I, what one replicate adds to the error of the mean, the variance or the mean square."""
+        second = self.averages[2]
+        known = {"mean": [0.0, 1.0], "variance": [-second, 0.0, 1.0], "rms": [-second, 2.0 * self.mean, 1.0]}
+        return known[statistic]
 
     def merge(self, other: Moments) -> Moments:
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +94,7 @@ def _mean(moments: Moments, level: float) -> Estimate:
     n = moments.count
     error = math.sqrt(moments.averages[2] / (n - 1))
     reach = _student(level, n - 1) * error
-    return Estimate(moments.mean, error, (moments.mean - reach, moments.mean + reach), _calibrated(moments, [0.0, 1.0]))
+    return Estimate(moments.mean, error, (moments.mean - reach, moments.mean + reach), _calibrated(moments, "mean"))
 
 
 def _variance(moments: Moments, level: float) -> Estimate:
@@ -112,7 +111,7 @@ def _variance(moments: Moments, level: float) -> Estimate:
     interval = (correction * value * math.exp(-reach), correction * value * math.exp(min(reach, 700.0)))
     # Where (x − m)² hardly varies (x = ±1), the error is of order 1/n and its law is χ², not normal.
     first_order = kurtosis - 1.0 > MIN_REPLICATES / n
-    return Estimate(value, error, interval, first_order and _calibrated(moments, [-m2, 0.0, 1.0]))
+    return Estimate(value, error, interval, first_order and _calibrated(moments, "variance"))
 
 
 def _rms(moments: Moments, level: float) -> Estimate:
@@ -120,11 +119,10 @@ def _rms(moments: Moments, level: float) -> Estimate:
     square = mean * mean + m2
     if square == 0.0:
         return Estimate(0.0, 0.0, (0.0, 0.0), False)
-    influence = [-m2, 2.0 * mean, 1.0]
-    value, relative = math.sqrt(square), _root(_expect(moments, influence, 2) / (n - 1)) / square
+    value, relative = math.sqrt(square), _root(moments.expect(moments.influence("rms"), 2) / (n - 1)) / square
     reach = _student(level, n - 1) * relative / 2.0
     interval = (value * math.exp(-reach), value * math.exp(min(reach, 700.0)))
-    return Estimate(value, value * relative / 2.0, interval, _calibrated(moments, influence))
+    return Estimate(value, value * relative / 2.0, interval, _calibrated(moments, "rms"))
 
 
 def _quantile(ordered: OrderStatistics, p: float, level: float) -> Estimate:
@@ -164,18 +162,13 @@ def _binomial_cut(n: int, p: float, tail: float) -> int:
     return k
 
 
-def _calibrated(moments: Moments, influence: Sequence[float]) -> bool:
+def _calibrated(moments: Moments, statistic: str) -> bool:
     """Judge the tail by the skewness of the estimate; an overflow on the way makes a NaN, which is no pass."""
     with np.errstate(all="ignore"):
-        variance = np.float64(_expect(moments, influence, 2))
-        skewness = abs(_expect(moments, influence, 3)) / variance**1.5 / math.sqrt(moments.count)
+        influence = moments.influence(statistic)
+        variance = np.float64(moments.expect(influence, 2))
+        skewness = abs(moments.expect(influence, 3)) / variance**1.5 / math.sqrt(moments.count)
     return bool(moments.count >= MIN_REPLICATES and variance > 0.0 and skewness <= MAX_SKEWNESS)
-
-
-def _expect(moments: Moments, influence: Sequence[float], power: int) -> float:
-    """Return the average of I^power for the polynomial I of x − mean, coefficients in ascending order."""
-    polynomial = np.polynomial.polynomial.polypow(influence, power)
-    return float(np.dot(polynomial, moments.averages[: polynomial.size]))
 
 
 def _root(value: float) -> float:

@@ -1,4 +1,4 @@
-"""Shards: the unit of work, of storage and of randomness. Computed anywhere, merged in the order of their numbers."""
+"""Shards computed anywhere and merged in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -6,85 +6,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
+from analysis.measure.estimate.accumulators import Sample
 from analysis.measure.run.executors import in_flight
-from analysis.measure.run.seeds import shard_sequence
+from analysis.measure.run.shard import Draw, Drawable, Shard, ShardResult, run_shard, shards_of
+from analysis.measure.run.store import Store
 from attnsym._threads import one_blas_thread
 
-if TYPE_CHECKING:
-    from analysis.measure.run.store import Store
-
 _ATTEMPTS = 5
-
-
-class Drawable(Protocol):
-    """What shards are drawn from: a cell of a study or of a claim."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def where(self) -> str:
-        """Its settings in words."""
-
-    @property
-    def digest(self) -> str:
-        """The name of its streams and of its rows in a store."""
-
-    @property
-    def shard(self) -> int:
-        """Replicates of one shard; a property of the cell alone."""
-
-    def draw(self, sequence: np.random.SeedSequence, replicates: int) -> NDArray[np.float64]:
-        """Return that many independent values."""
-
-
-@dataclass(frozen=True)
-class ShardResult:
-    """What a worker sends back: the moments, and the values where quantiles are asked for."""
-
-    moments: Moments
-    values: NDArray[np.float64] | None
-
-    def sample(self) -> Sample:
-        """Return it as an accumulator."""
-        return Sample(self.moments, None if self.values is None else OrderStatistics.of(self.values))
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One unit of work: the first `size` replicates of the stream of a cell's shard."""
-
-    cell: Drawable
-    number: int
-    size: int
-    seed: int
-    keep_values: bool
-
-
-def run_shard(shard: Shard) -> ShardResult:
-    """Draw one shard; the function that workers run."""
-    with one_blas_thread():
-        values = shard.cell.draw(shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
-    return ShardResult(Moments.of(values), values if shard.keep_values else None)
-
-
-def shards_of(cell: Drawable, replicates: int, *, seed: int, keep_values: bool) -> Iterator[Shard]:
-    """Yield the shards that make up that many replicates of a cell; only the last may be short."""
-    for number, done in enumerate(range(0, replicates, cell.shard)):
-        yield Shard(cell, number, min(cell.shard, replicates - done), seed, keep_values)
 
 
 def run_cells(
     work: Sequence[tuple[Drawable, int]],
     *,
+    draw: Draw,
     seed: int,
     keep_values: bool,
     executor: Executor,
@@ -92,7 +28,8 @@ def run_cells(
     advance: Callable[[int], None],
 ) -> Generator[Sample]:
     """Yield the sample of each (cell, replicates) in order; `advance` hears of every shard's replicates."""
-    stream = (shard for cell, count in work for shard in shards_of(cell, count, seed=seed, keep_values=keep_values))
+    cut = partial(shards_of, draw=draw, seed=seed, keep_values=keep_values)
+    stream = (shard for cell, count in work for shard in cut(cell, count))
     results = _in_order(stream, executor, store, advance)
     with one_blas_thread(), closing(results):
         for cell, count in work:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.estimate.accumulators import MAX_ORDER, Moments
-from analysis.measure.run.shards import ShardResult
+from analysis.measure.run.shard import ShardResult
 from analysis.vocabulary.versions import library_versions
 
 _APPLICATION_ID = 0x6174_746E  # "attn", so that another program's database is recognised and left alone

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.predict.arguments import whole_numbers
-from analysis.vocabulary.laws import Law, resolve_law
+from analysis.vocabulary.laws import Law, law_pair
 from analysis.vocabulary.scale import ScaleLike, resolve_scale, scale_of_one_score
 
 
@@ -109,16 +109,6 @@ def score_moments(
         else math.nan,
         softmax_variance=factor**2 * (1 - key_correlation) * shared,
     )
-
-
-def law_pair(law: Any) -> tuple[Law, Law]:
-    """Resolve one law for both sides, or a pair (query, key)."""
-    if isinstance(law, tuple | list):
-        if len(law) != 2:
-            raise ValueError(f"law must be one law or a pair (query, key): got {len(law)} of them")
-        return resolve_law(law[0]), resolve_law(law[1])
-    resolved = resolve_law(law)
-    return resolved, resolved
 
 
 def _product_central_moment(query: Law, key: Law, order: int) -> float:
