@@ -51,6 +51,7 @@ from attnsym.symbolic.language.notation import (
 )
 from attnsym.symbolic.proving import derive, prove
 from attnsym.symbolic.trusted.assumptions import KINDS, Assumption, assumption
+from attnsym.symbolic.typeset.notebooks import typeset_operators
 from attnsym.symbolic.typeset.printing import to_latex, to_mathml, to_unicode
 from attnsym.symbolic.verdict import Truth, Verdict
 
@@ -118,3 +119,5 @@ __all__ = [
     "to_unicode",
     "x",
 ]
+
+typeset_operators()

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from attnsym.symbolic.catalogue import DERIVATIONS
-from attnsym.symbolic.derivation.checking import highest, named_moments
+from attnsym.symbolic.deciding import decide
 from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.language.expressions import read
 from attnsym.symbolic.refute.witness import find_witness
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption
-from attnsym.symbolic.verdict import Truth, Verdict, decide
+from attnsym.symbolic.typeset.moments import named_moments
+from attnsym.symbolic.verdict import Truth, Verdict
 
 
 def derive(key: str) -> Derivation:
@@ -58,7 +59,7 @@ def prove(lhs: Any, rhs: Any, assuming: Iterable[str | Assumption] = ()) -> Verd
     decision = decide(lhs, rhs, given)
     if decision.holds:
         return Verdict(Truth.TRUE, "both procedures prove it at every size", moments=named_moments(decision.moments))
-    witness = find_witness(lhs, rhs, given, highest(decision))
+    witness = find_witness(lhs, rhs, given, decision.highest())
     if witness:
         return Verdict(Truth.FALSE, "a finite case that satisfies the assumptions contradicts it", witness)
     return Verdict(Truth.UNKNOWN, "it does not follow from the assumptions given, and no finite case contradicts it")

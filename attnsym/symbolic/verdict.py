@@ -1,16 +1,10 @@
-"""Three-valued verdicts, and the one function that gives them."""
+"""Three-valued verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
-
-from attnsym.symbolic.language.gate import RANDOM, SORTS, read_claim
-from attnsym.symbolic.trusted import kernel, normal_form
-from attnsym.symbolic.trusted.assumptions import Assumption, Facts
-from attnsym.symbolic.trusted.polynomial import Monomial
 
 
 class Truth(Enum):
@@ -62,40 +56,3 @@ class Verdict:
             lines.append(f"Finite must be: {', '.join(self.moments)}.")
         lines.extend(f"Trusted: {axiom}" for axiom in self.axioms)
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What both procedures agree on, and the moments they met."""
-
-    holds: bool
-    moments: frozenset[Monomial]
-
-
-def decide(
-    left: Any, right: Any, assumptions: Iterable[Assumption] = (), known: tuple[tuple[Any, Any], ...] = ()
-) -> Decision:
-    """
-    Decide left = right under `assumptions`; it holds when both procedures say so.
-
-    Parameters
-    ----------
-    left, right : expression
-        In the notation; no index is bound twice, sums run from 1 to a size.
-    assumptions : iterable of Assumption
-        All that may be used.
-    known : tuple of (expression, multiplier)
-        Expressions that are 0 by an earlier result; the claim decided is left - right = Σ multiplier · expression.
-
-    Raises
-    ------
-    GrammarError
-        If an expression is outside the grammar.
-    RuntimeError
-        If one procedure proves what the other refutes, which would be a fault of this module.
-    """
-    claim, facts = read_claim(left, right, known), Facts(assumptions)
-    holds, moments = kernel.equal(claim.difference, claim.free, facts, RANDOM)
-    if holds and not normal_form.equal(claim.difference, claim.free, facts, RANDOM, SORTS):
-        raise RuntimeError(f"the two decision procedures disagree on {left} = {right}: please report this")
-    return Decision(holds, frozenset(moments.blocks))

@@ -6,9 +6,9 @@ import pytest
 
 from attnsym.symbolic import DERIVATIONS, Axiom, Derivation, Truth, derive
 from attnsym.symbolic.derivation.rules import RULES
-from attnsym.symbolic.language.notation import FAMILIES
 from attnsym.symbolic.refute.laws import laws
 from attnsym.symbolic.refute.satisfaction import satisfies
+from attnsym.symbolic.trusted.families import FAMILIES
 
 KEYS = [
     "score-mean",

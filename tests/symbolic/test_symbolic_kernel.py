@@ -44,10 +44,11 @@ from attnsym.symbolic import (
     t,
     x,
 )
-from attnsym.symbolic.language.gate import RANDOM, SORTS, read_claim
+from attnsym.symbolic.language.gate import SORTS, read_claim
 from attnsym.symbolic.refute.witness import find_witness
 from attnsym.symbolic.trusted import kernel, normal_form
 from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.families import RANDOM
 from attnsym.symbolic.trusted.polynomial import TooLarge
 
 SCORE = Sum(q[i] * k[i], i)

@@ -31,10 +31,11 @@ from attnsym.symbolic import (
     x,
 )
 from attnsym.symbolic.derivation.checking import judge
-from attnsym.symbolic.language.notation import BY_SYMBOL, FAMILIES, SIZES, Operator, n_keys, t
+from attnsym.symbolic.language.notation import BY_SYMBOL, SIZES, Operator, n_keys, t
 from attnsym.symbolic.refute.evaluator import Evaluator, NoValue, decimal
 from attnsym.symbolic.refute.laws import laws
 from attnsym.symbolic.refute.satisfaction import satisfies
+from attnsym.symbolic.trusted.families import FAMILIES
 
 
 def places(node, path=()):

@@ -92,3 +92,42 @@ def test_kurtosis_by_enumeration(marginal, fourth, d):
     )
     kurtosis = Evaluator(law.d, 1, law, ()).of(E(Sum(q[i] * k[i], i) ** 4) / d_k**2 - 3, {})
     assert kurtosis * d == fourth - 3
+
+
+def imports_of(path):
+    """Every room that a file imports, lazily and for type checking too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnsym.symbolic"):
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+ROOMS = {
+    ".".join(("attnsym", "symbolic", *path.relative_to(FOLDER).with_suffix("").parts)): imports_of(path)
+    for path in FOLDER.rglob("*.py")
+    if path.name != "__init__.py"
+}
+
+
+def test_rooms_form_no_circle():
+    """Whoever is removed first imports only what is removed earlier; a circle is what never comes loose."""
+    waiting = {room: imported & ROOMS.keys() for room, imported in ROOMS.items()}
+    while loose := {room for room, imported in waiting.items() if not imported & waiting.keys()}:
+        waiting = {room: imported for room, imported in waiting.items() if room not in loose}
+    assert not waiting
+
+
+def test_floors_of_the_house():
+    """The kernel knows nothing above it; the notation, nothing of how it looks."""
+    below = {"trusted": set(), "language": {"trusted"}, "typeset": {"trusted", "language"}}
+    for room, imported in ROOMS.items():
+        wing = room.split(".")[2]
+        if wing in below:
+            reached = {name.split(".")[2] for name in imported & ROOMS.keys()} - {wing}
+            assert reached <= below[wing], room
+    for name in KERNEL:
+        for node in ast.walk(ast.parse((FOLDER / "trusted" / f"{name}.py").read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert not any(module.startswith(("sympy", "mpmath", "attnsym.symbolic.language")) for module in modules)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
 
-from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.deciding import decide
+from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.derivation.positivity import is_nonnegative
 from attnsym.symbolic.derivation.rules import RULES
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Step
@@ -15,12 +16,11 @@ from attnsym.symbolic.language.notation import S, Var, X, Y, d_k, size_of_index
 from attnsym.symbolic.refute.witness import find_witness
 from attnsym.symbolic.trusted.assumptions import Facts
 from attnsym.symbolic.trusted.polynomial import Monomial
-from attnsym.symbolic.typeset.boxes import Row, Script, Token
-from attnsym.symbolic.typeset.glyphs import vector_box
-from attnsym.symbolic.verdict import Decision, Truth, Verdict, decide
+from attnsym.symbolic.typeset.moments import named_moments
+from attnsym.symbolic.verdict import Truth, Verdict
 
 
-def check(derivation: Derivation) -> Verdict:
+def check(derivation: Argument) -> Verdict:
     """Return the verdict on a derivation; `Derivation.check` documents it."""
     proved: list[Chain] = []
     position = 0
@@ -45,7 +45,7 @@ def check(derivation: Derivation) -> Verdict:
     )
 
 
-def required_moments(derivation: Derivation) -> tuple[str, ...]:
+def required_moments(derivation: Argument) -> tuple[str, ...]:
     """Name the moments that must be finite for the statement to make sense under the assumptions."""
     met: set[Monomial] = set()
     for chain in derivation.chains:
@@ -54,7 +54,7 @@ def required_moments(derivation: Derivation) -> tuple[str, ...]:
     return named_moments(met)
 
 
-def judge(step: Step, derivation: Derivation, proved: Sequence[Chain] = ()) -> str:
+def judge(step: Step, derivation: Argument, proved: Sequence[Chain] = ()) -> str:
     """
     Return what is wrong with a step, or the empty string.
 
@@ -62,7 +62,7 @@ def judge(step: Step, derivation: Derivation, proved: Sequence[Chain] = ()) -> s
     ----------
     step : Step
         The step; assumptions withdrawn from `derivation` are not available to it.
-    derivation : Derivation
+    derivation : Argument
         For its axioms and for what was withdrawn.
     proved : sequence of Chain
         Chains proved earlier, which the step may put in.
@@ -115,7 +115,7 @@ def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     return (sides[0], 1), (sides[1], -1)
 
 
-def _failed(derivation: Derivation, chain: Chain, position: int, trouble: str) -> Verdict:
+def _failed(derivation: Argument, chain: Chain, position: int, trouble: str) -> Verdict:
     """Say which step broke, and look for a law that contradicts what its chain set out to prove."""
     reason = f"step {position + 1} ({derivation.steps[position].rule}) breaks: {trouble}"
     equation = chain.equation
@@ -126,51 +126,7 @@ def _failed(derivation: Derivation, chain: Chain, position: int, trouble: str) -
         if decision.holds:
             reason += f"; yet {equation} still follows from what is left, by another way"
         else:
-            witness = find_witness(equation.lhs, equation.rhs, remaining, highest(decision))
+            witness = find_witness(equation.lhs, equation.rhs, remaining, decision.highest())
             if witness:
                 return Verdict(Truth.FALSE, f"{reason}; without it, {equation} can fail", witness, position)
     return Verdict(Truth.UNKNOWN, reason, step=position)
-
-
-def highest(decision: Decision) -> dict[str, int]:
-    """Highest power of each family inside one expectation."""
-    found: dict[str, int] = {}
-    for block in decision.moments:
-        for name in {own for (own, _), _ in block}:
-            total = sum(power for (own, _), power in block if own == name)
-            found[name] = max(found.get(name, 0), total)
-    return found
-
-
-def named_moments(blocks: Iterable[Monomial]) -> tuple[str, ...]:
-    """
-    Name the expectations that must be finite, largest first.
-
-    By Hölder's inequality a mixed moment is finite when the moment of its total degree is, so that one line for each
-    set of vectors is enough.
-    """
-    degrees: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
-    for block in blocks:
-        totals: dict[str, int] = {}
-        for (family, _), power in block:
-            totals[family] = totals.get(family, 0) + power
-        if totals:
-            degrees.setdefault(tuple(totals), set()).add(tuple(totals.values()))
-    named = []
-    for families, found in sorted(degrees.items(), key=lambda item: [(name != "q", name) for name in item[0]]):
-        largest = [own for own in found if not any(own != other and _below(own, other) for other in found)]
-        named += [_moment(families, powers) for powers in sorted(largest)]
-    return tuple(named)
-
-
-def _below(powers: tuple[int, ...], others: tuple[int, ...]) -> bool:
-    return all(a <= b for a, b in zip(powers, others, strict=True))
-
-
-def _moment(families: tuple[str, ...], powers: tuple[int, ...]) -> str:
-    factors = []
-    for family, power in sorted(zip(families, powers, strict=True), key=lambda item: (item[0] != "q", item[0])):
-        above = Token(str(power)) if power > 1 else None
-        factors.append(Script(vector_box(family), Token("i") if family.islower() and family != "z" else None, above))
-    inside = Row(tuple(factors)).unicode()
-    return f"E[{inside}]" if all(power % 2 == 0 for power in powers) else f"E|{inside}|"

@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from attnsym.symbolic.derivation.steps import Axiom, Chain, Statement, Step
+from attnsym.symbolic.derivation import checking, page, weakest
+from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption
-from attnsym.symbolic.typeset import page
 from attnsym.symbolic.typeset.printing import Convention
 from attnsym.symbolic.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class Derivation:
+class Derivation(Argument):
     """
     A derivation: what it says, under which assumptions, and why.
 
-    Attributes
-    ----------
-    key, title : str
-        Its name in `DERIVATIONS`, and a line for people.
-    chains : tuple of Chain
-        Lemmas, the chains that prove the statement, and second routes.
-    source : str
-        Paper and section, or "derived here".
-    remark : str
-        What is easily misread.
-    withdrawn : frozenset of Assumption
-        Assumptions taken away by `without`.
+    The attributes are those of `Argument`.
     """
-
-    key: str
-    title: str
-    chains: tuple[Chain, ...]
-    source: str
-    remark: str = ""
-    withdrawn: frozenset[Assumption] = field(default=frozenset())
-
-    @property
-    def statement(self) -> Statement:
-        """What is proved."""
-        return Statement(tuple(chain.equation for chain in self.chains if chain.role == "statement"))
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """All steps of all chains, in reading order."""
-        return tuple(step for chain in self.chains for step in chain.steps)
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """The assumptions that some step cites and that were not withdrawn, in order of first use."""
-        cited = dict.fromkeys(item for step in self.steps for item in step.cites)
-        return tuple(item for item in cited if item not in self.withdrawn)
-
-    @property
-    def axioms(self) -> tuple[Axiom, ...]:
-        """What is trusted without proof."""
-        sources = (known.source for step in self.steps for known in step.known)
-        return tuple(dict.fromkeys(source for source in sources if isinstance(source, Axiom)))
 
     def check(self) -> Verdict:
         """
@@ -71,9 +31,7 @@ class Derivation:
             verdict is FALSE if a finite law satisfying the remaining assumptions contradicts the statement (exact
             enumeration), UNKNOWN if none was found.
         """
-        from attnsym.symbolic.derivation.checking import check
-
-        return check(self)
+        return checking.check(self)
 
     def without(self, withdrawn: str | Assumption) -> Derivation:
         """
@@ -103,9 +61,7 @@ class Derivation:
         ValueError
             If the statement is not about moments of one score kᵀq.
         """
-        from attnsym.symbolic.derivation.weakest import weakest
-
-        return weakest(self)
+        return weakest.weakest(self)
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """The derivation as a page of text; `convention` is "columns" (kᵀq) or "rows" (qkᵀ)."""

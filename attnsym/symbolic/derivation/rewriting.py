@@ -13,6 +13,7 @@ import sympy
 
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.trusted.assumptions import Assumption, Facts, assumption
+from attnsym.symbolic.trusted.families import FAMILIES
 
 Change = Callable[[Any, Facts], Any]
 
@@ -97,7 +98,7 @@ def _split_constants(body: Any) -> tuple[Any, Any]:
 
 def _families(node: Any) -> set[str]:
     names = {n.BY_SYMBOL[atom] for atom in node.atoms(sympy.IndexedBase, sympy.Symbol) if atom in n.BY_SYMBOL}
-    return {name for name in names if n.FAMILIES[name].random} if not isinstance(node, n.E) else set()
+    return {name for name in names if FAMILIES[name].random} if not isinstance(node, n.E) else set()
 
 
 def _split_diagonal(node: Any, facts: Facts) -> Any:
@@ -191,7 +192,7 @@ def _softmax(node: Any, facts: Facts) -> Any:
 
 def _substitute(node: Any, facts: Facts) -> Any:
     if isinstance(node, sympy.Indexed) and n.BY_SYMBOL.get(node.base) in facts.same:
-        return n.FAMILIES[facts.same[n.BY_SYMBOL[node.base]]].symbol[node.indices]
+        return n.SYMBOLS[facts.same[n.BY_SYMBOL[node.base]]][node.indices]
     return node
 
 

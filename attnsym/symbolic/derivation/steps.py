@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 from sympy import Symbol
 
 from attnsym.symbolic.trusted.assumptions import Assumption
-from attnsym.symbolic.typeset import page
+from attnsym.symbolic.typeset.boxes import Box, math_element
+from attnsym.symbolic.typeset.equations import equation_box
 from attnsym.symbolic.typeset.printing import Convention
 
 Relation: TypeAlias = Literal["=", "≤"]
@@ -37,15 +38,18 @@ class Equation:
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """One line of Unicode."""
-        return page.equation_box(self, convention).unicode()
+        return self._box(convention).unicode()
 
     def to_latex(self, convention: Convention = "columns") -> str:
         """LaTeX without delimiters."""
-        return page.equation_box(self, convention).latex()
+        return self._box(convention).latex()
 
     def to_mathml(self, convention: Convention = "columns") -> str:
         """A MathML ``<math>`` element."""
-        return page.equation_mathml(self, convention)
+        return math_element(self._box(convention))
+
+    def _box(self, convention: Convention) -> Box:
+        return equation_box(self.lhs, self.relation, self.rhs, self.remainder, convention)
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.to_latex()}$"

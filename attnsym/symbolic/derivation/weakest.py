@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from sympy import IndexedBase, Symbol
 
-from attnsym.symbolic.derivation.derivation import Derivation
+from attnsym.symbolic.deciding import decide
+from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.derivation.steps import Equation
 from attnsym.symbolic.language.notation import BY_SYMBOL
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption
-from attnsym.symbolic.verdict import decide
 
 # Strongest first: a search that drops in this order ends at the weakest of two that would both do.
 VOCABULARY = tuple(
@@ -33,7 +33,7 @@ VOCABULARY = tuple(
 )
 
 
-def weakest(derivation: Derivation) -> tuple[tuple[Assumption, ...], ...]:
+def weakest(derivation: Argument) -> tuple[tuple[Assumption, ...], ...]:
     """Return the minimal sets; `Derivation.weakest_assumptions` documents it."""
     equations = derivation.statement.equations
     apart = {"same", "constant"} & {item.kind for item in derivation.assumptions}

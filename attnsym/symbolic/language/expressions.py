@@ -11,7 +11,7 @@ from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.language.gate import MAX_BITS, MAX_EXPONENT
 
 NAMES: dict[str, Any] = {
-    **{name: family.symbol for name, family in n.FAMILIES.items() if name not in ("excess", "p_t", "cgf_i")},
+    **{name: symbol for name, symbol in n.SYMBOLS.items() if name not in ("excess", "p_t", "cgf_i")},
     **{str(index): index for index in n.INDICES},
     **{str(size): size for size in n.SIZES.values()},
     **{str(symbol): symbol for symbol in (n.c, n.t, n.rho, n.scale, n.epsilon, n.H)},

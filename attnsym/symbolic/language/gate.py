@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 
 from attnsym.symbolic.language import notation as n
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY
 from attnsym.symbolic.trusted.terms import (
     EXPONENTIAL,
     INVERSE_PARTITION,
@@ -34,16 +35,13 @@ from attnsym.symbolic.trusted.terms import (
 
 MAX_EXPONENT = 16
 MAX_BITS = 2048
-RANDOM = frozenset(name for name, family in n.FAMILIES.items() if family.random)
-SORTS: Mapping[str, tuple[str, ...]] = {name: family.sorts for name, family in n.FAMILIES.items()} | {
-    EXPONENTIAL: (n.KEY,)
-}
+SORTS: Mapping[str, tuple[str, ...]] = {name: family.sorts for name, family in FAMILIES.items()} | {EXPONENTIAL: (KEY,)}
 _SIZE_OF = {symbol: sort for sort, symbol in n.SIZES.items()}
 _MOMENT_NAME = re.compile(r"m_\d+\(\w+\)")
 _PREFIXES = ("m_", "μ_", "σ_")  # how the kernel calls the moments of a vector
 _RESERVED = (
     {str(symbol) for symbol in (*n.PARAMETERS, *n.INDICES, *_SIZE_OF, n.H, n.log_Z)}
-    | set(n.FAMILIES)
+    | set(FAMILIES)
     | set(n.PARAMETERS.values())
 )
 
@@ -83,7 +81,7 @@ class _Reader:
         self.names: dict[str, Any] = {}
 
     def free(self) -> dict[int, str]:
-        return {number: self.sorts[number] or n.COMPONENT for number in self.free_indices.values()}
+        return {number: self.sorts[number] or COMPONENT for number in self.free_indices.values()}
 
     def term(self, expression: Any) -> Term:
         try:
@@ -154,8 +152,8 @@ class _Reader:
     def read_indexed(self, node: Any, scope: Mapping[Any, int]) -> Term:
         name = n.BY_SYMBOL.get(node.base)
         if name is None:
-            raise GrammarError(f"{node.base} is no vector of the notation: known are {', '.join(sorted(n.FAMILIES))}")
-        sorts = n.FAMILIES[name].sorts
+            raise GrammarError(f"{node.base} is no vector of the notation: known are {', '.join(sorted(FAMILIES))}")
+        sorts = FAMILIES[name].sorts
         if len(node.indices) != len(sorts):
             raise GrammarError(f"{name} takes {len(sorts)} indices: got {_shown(node)}")
         numbers = tuple(self.index(own, sort, scope) for own, sort in zip(node.indices, sorts, strict=True))
@@ -233,7 +231,7 @@ class _Reader:
         if inside == n.n_keys:
             return Parameter("log n_keys")
         if isinstance(inside, sympy.Indexed) and inside.base == n.p:
-            number = self.index(inside.indices[0], n.KEY, scope)
+            number = self.index(inside.indices[0], KEY, scope)
             return subtract(Component(SCORE, (number,)), Component(LOG_PARTITION))
         if _is_partition(self.read(inside, scope)):
             return Component(LOG_PARTITION)
@@ -250,7 +248,7 @@ class _Reader:
 
     def read_dot(self, node: Any, scope: Mapping[Any, int]) -> Term:
         names = [n.BY_SYMBOL.get(vector) for vector in node.args]
-        sorts = {n.FAMILIES[name].sorts if name else () for name in names}
+        sorts = {FAMILIES[name].sorts if name else () for name in names}
         if len(sorts) != 1 or len(sort := next(iter(sorts))) != 1:
             raise GrammarError(f"Dot takes two vectors of one length: got {_shown(node)}")
         number = next(self.numbers)
@@ -262,7 +260,7 @@ class _Reader:
             raise GrammarError(f"Trace takes the matrices C_q and C_k: got {_shown(node)}")
         first, second = next(self.numbers), next(self.numbers)
         product = Mul((Component(left, (first, second)), Component(right, (second, first))))
-        return Sum(first, n.COMPONENT, Sum(second, n.COMPONENT, product))
+        return Sum(first, COMPONENT, Sum(second, COMPONENT, product))
 
     def read_derivative(self, node: Any, scope: Mapping[Any, int]) -> Term:
         function, variable = node.args
@@ -275,19 +273,19 @@ class _Reader:
         # A score depends on the query through s_l = scale · Σ_r q_r K_lr.
         number = next(self.numbers)
         chain = (differentiate(inside, SCORE, (number,)), Parameter("scale"), Component("K", (number, *target.indices)))
-        return Add((direct, Sum(number, n.KEY, Mul(chain))))
+        return Add((direct, Sum(number, KEY, Mul(chain))))
 
     def read_weighted(self, node: Any, scope: Mapping[Any, int]) -> Term:
         *functions, index = node.args
         if index not in n.INDICES or index in scope:
             raise GrammarError(f"the index of a weighted mean must be an index of its own: got {_shown(node)}")
         number = next(self.numbers)
-        self.sorts[number] = n.KEY
+        self.sorts[number] = KEY
         weight = Mul((Component(EXPONENTIAL, (number,)), Component(INVERSE_PARTITION)))
         values = [self.read(function, {**scope, index: number}) for function in functions]
 
         def mean(*factors: Term) -> Term:
-            return Sum(number, n.KEY, Mul((weight, *factors)))
+            return Sum(number, KEY, Mul((weight, *factors)))
 
         if isinstance(node, n.WeightedMean):
             return mean(*values)
@@ -305,8 +303,8 @@ def _covariance(left: Term, right: Term) -> Term:
 def _is_partition(term: Term) -> bool:
     """Whether a term is Z = Σ_l e^{s_l}."""
     match term:
-        case Sum(index, n.KEY, Component(family, (own,))):
-            return family == EXPONENTIAL and own == index
+        case Sum(index, sort, Component(family, (own,))):
+            return sort == KEY and family == EXPONENTIAL and own == index
     return False
 
 

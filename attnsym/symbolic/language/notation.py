@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
 from sympy import Expr, IndexedBase, KroneckerDelta, Symbol, sympify
 
-COMPONENT, KEY, VALUE = "d_k", "n_keys", "d_v"
-
-
-@dataclass(frozen=True)
-class Family:
-    """A vector, array or scalar random variable: its symbol, the sorts of its indices, and whether E acts on it."""
-
-    symbol: Any
-    sorts: tuple[str, ...] = ()
-    random: bool = False
-    meaning: str = ""
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY
 
 
 def _vector(name: str) -> Any:
@@ -34,28 +23,10 @@ s, p, x, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "K", "V", "
 excess, p_t, cgf_i = (_vector(name) for name in ("excess", "p_t", "cgf_i"))
 S, X, Y, z = (_scalar(name) for name in ("S", "X", "Y", "z"))
 
-FAMILIES: dict[str, Family] = {
-    "q": Family(q, (COMPONENT,), True, "query"),
-    "k": Family(k, (COMPONENT,), True, "key"),
-    "k2": Family(k2, (COMPONENT,), True, "a second key"),
-    "u": Family(u, (COMPONENT,), True, "a random unit vector"),
-    "w": Family(w, (COMPONENT,), True, "another random unit vector"),
-    "S": Family(S, (), True, "a score"),
-    "X": Family(X, (), True, "one more query component"),
-    "Y": Family(Y, (), True, "one more key component"),
-    "z": Family(z, (), True, "the difference of two scores"),
-    "s": Family(s, (KEY,), False, "scores of one row"),
-    "p": Family(p, (KEY,), False, "weights of one row, softmax(s)"),
-    "x": Family(x, (KEY,), False, "any numbers, one for each key"),
-    "K": Family(K, (KEY, COMPONENT), False, "keys"),
-    "V": Family(V, (KEY, VALUE), False, "values"),
-    "C_q": Family(C_q, (COMPONENT, COMPONENT), False, "second moments of q"),
-    "C_k": Family(C_k, (COMPONENT, COMPONENT), False, "second moments of k"),
-    "excess": Family(excess, (KEY,), False, "slack of an inequality, one for each key"),
-    "p_t": Family(p_t, (KEY,), False, "weights at inverse temperature t, softmax(t·s)"),
-    "cgf_i": Family(cgf_i, (COMPONENT,), False, "log E[exp(t q_i k_i)]"),
+SYMBOLS: dict[str, Any] = {
+    str(symbol): symbol for symbol in (q, k, k2, u, w, S, X, Y, z, s, p, x, K, V, C_q, C_k, excess, p_t, cgf_i)
 }
-BY_SYMBOL = {family.symbol: name for name, family in FAMILIES.items()}
+BY_SYMBOL = {symbol: name for name, symbol in SYMBOLS.items()}
 
 # Indices carry no size of their own: an index runs over what it indexes.
 i, j, l, r, a, b = INDICES = tuple(Symbol(name, integer=True, positive=True) for name in ("i", "j", "l", "r", "a", "b"))
@@ -101,17 +72,13 @@ class Operator(Expr):  # type: ignore[misc]  # SymPy carries no types
 
     is_commutative = True
     arity = 1
+    _latex: Any  # `typeset.notebooks` says how
 
     def __new__(cls, *arguments: Any) -> Any:
         """Keep the arguments as they are; strings are refused, since SymPy would run them."""
         if len(arguments) != cls.arity:
             raise ValueError(f"{cls.__name__} takes {cls.arity} argument{'s' * (cls.arity > 1)}: got {len(arguments)}")
         return Expr.__new__(cls, *(sympify(argument, strict=True) for argument in arguments))
-
-    def _latex(self, printer: Any) -> str:
-        from attnsym.symbolic.typeset.printing import to_latex
-
-        return to_latex(self)
 
     def _sympystr(self, printer: Any) -> str:
         return f"{type(self).__name__}({', '.join(printer._print(argument) for argument in self.args)})"

@@ -18,6 +18,7 @@ import sympy
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.laws import Law
 from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.trusted.families import FAMILIES
 from attnsym.symbolic.trusted.polynomial import Budget
 
 MAX_VALUES = 1_000_000
@@ -142,7 +143,7 @@ class Evaluator:
     def indexed(self, node: Any, scope: Mapping[Any, int], outcome: Mapping[str, Any] | None) -> Any:
         name = n.BY_SYMBOL[node.base]
         place = tuple(scope[index] for index in node.indices)
-        if n.FAMILIES[name].random and self.law is not None:
+        if FAMILIES[name].random and self.law is not None:
             if outcome is None:
                 raise NoValue(f"{name} is random and stands outside every expectation")
             return outcome[name][place[0] - 1]

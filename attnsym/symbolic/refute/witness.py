@@ -16,6 +16,7 @@ from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, de
 from attnsym.symbolic.refute.laws import Law, laws
 from attnsym.symbolic.refute.satisfaction import satisfies
 from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES
 from attnsym.symbolic.trusted.polynomial import Budget, TooLarge
 
 DIGITS = 60
@@ -85,8 +86,8 @@ def find_witness(
         for node in side.atoms(sympy.IndexedBase, sympy.Symbol)
         if node in n.BY_SYMBOL
     }
-    names |= {name for item in given for name in item.arguments if name in n.FAMILIES}
-    random = [name for name in n.FAMILIES if name in names and n.FAMILIES[name].random]
+    names |= {name for item in given for name in item.arguments if name in FAMILIES}
+    random = [name for name in FAMILIES if name in names and FAMILIES[name].random]
     if any(item.kind == "modulo" for item in given):
         return None
     if not given and not any(side.has(n.E, n.Var, n.Cov) for side in (left, right)):
@@ -94,8 +95,8 @@ def find_witness(
     normal = {name for item in given if item.kind.startswith("gaussian") for name in item.arguments}
     if any((highest or {}).get(name, 5) > 4 for name in normal):
         return None
-    vectors = [name for name in random if n.FAMILIES[name].sorts]
-    scalars = [name for name in random if not n.FAMILIES[name].sorts]
+    vectors = [name for name in random if FAMILIES[name].sorts]
+    scalars = [name for name in random if not FAMILIES[name].sorts]
     rooted = any(
         node.exp == sympy.Rational(1, 2) or node.exp.q == 2 for side in (left, right) for node in side.atoms(sympy.Pow)
     )
@@ -173,9 +174,9 @@ def _shown_arrays(sides: tuple[Any, ...], evaluator: Evaluator) -> str:
     names = {n.BY_SYMBOL[node] for node in atoms if node in n.BY_SYMBOL}
     names = {"s" if name == "p" else name for name in names} | ({"s"} if n.H in atoms else set())
     shown = ""
-    for name, family in n.FAMILIES.items():
+    for name, family in FAMILIES.items():
         if name in names and len(family.sorts) == 1:
-            length = evaluator.d if family.sorts == (n.COMPONENT,) else evaluator.keys
+            length = evaluator.d if family.sorts == (COMPONENT,) else evaluator.keys
             entries = ", ".join(str(evaluator.array(name, (place,))) for place in range(1, length + 1))
             shown += f", {name} = ({entries})"
     return shown

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from attnsym.symbolic.trusted.families import FAMILIES
+
 # kind -> (fewest arguments, most arguments, sentence); {0} and {1} are the vectors named.
 _KINDS: dict[str, tuple[int, int, str]] = {
     "independent": (2, 4, "{all} are independent of one another"),
@@ -87,8 +89,6 @@ def assumption(text: str | Assumption) -> Assumption:
 
 @lru_cache(maxsize=1024)
 def _read(text: str) -> Assumption:
-    from attnsym.symbolic.language.notation import FAMILIES
-
     match = _CALL.fullmatch(text) if len(text) <= 200 else None
     if match is None or match[1] not in _KINDS:
         raise ValueError(f"unknown assumption {text!r}: write kind(vectors) with kind one of {', '.join(KINDS)}")

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from html import escape
-from typing import TYPE_CHECKING
 
-from attnsym.symbolic.typeset.boxes import Box, Fence, Row, Token, math_element
+from attnsym.symbolic.derivation.argument import Argument
+from attnsym.symbolic.derivation.checking import check
+from attnsym.symbolic.derivation.steps import Chain, Step
+from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.typeset.boxes import Row, math_element
+from attnsym.symbolic.typeset.equations import right_side
 from attnsym.symbolic.typeset.printing import Convention, Typesetter
 
-if TYPE_CHECKING:
-    from attnsym.symbolic.derivation.derivation import Derivation
-    from attnsym.symbolic.derivation.steps import Chain, Equation, Step
-    from attnsym.symbolic.trusted.assumptions import Assumption
-
 WIDTH = 104
-_RELATIONS = {"=": Token(" = ", "=", "mo"), "≤": Token(" ≤ ", r"\leq ", "mo")}
 
 
-def equation_box(equation: Equation, convention: Convention) -> Box:
-    """Both sides and what stands between them."""
-    setter = Typesetter(convention)
-    return Row((setter.box(equation.lhs), *_right(equation, setter)))
-
-
-def _right(equation: Equation, setter: Typesetter) -> tuple[Box, ...]:
-    """Return the relation and the right side, with O(…) where a series was cut."""
-    right: tuple[Box, ...] = (_RELATIONS[equation.relation], setter.box(equation.rhs))
-    if equation.remainder is not None:
-        right += (Token(" + ", "+", "mo"), Token("O"), Fence(setter.box(equation.remainder)))
-    return right
-
-
-def equation_mathml(equation: Equation, convention: Convention) -> str:
-    """Return an equation as a ``<math>`` element."""
-    return math_element(equation_box(equation, convention))
-
-
-def unicode_page(derivation: Derivation, convention: Convention) -> str:
+def unicode_page(derivation: Argument, convention: Convention) -> str:
     """Return the page as text."""
-    verdict = derivation.check()
+    verdict = check(derivation)
     lines = [f"{derivation.key}: {derivation.title}", "", "Statement"]
     lines += _statement_lines(derivation, convention)
     lines += ["", "Assumptions"]
@@ -61,7 +40,7 @@ def unicode_page(derivation: Derivation, convention: Convention) -> str:
     return "\n".join(lines)
 
 
-def _statement_lines(derivation: Derivation, convention: Convention) -> list[str]:
+def _statement_lines(derivation: Argument, convention: Convention) -> list[str]:
     """Each equation; where there are several, with the assumptions of each."""
     proved = [chain for chain in derivation.chains if chain.role == "statement"]
     labels = _labels(derivation)
@@ -73,8 +52,12 @@ def _statement_lines(derivation: Derivation, convention: Convention) -> list[str
     return lines
 
 
-def _labels(derivation: Derivation) -> dict[Assumption, str]:
+def _labels(derivation: Argument) -> dict[Assumption, str]:
     return {item: f"A{number}" for number, item in enumerate(derivation.assumptions, 1)}
+
+
+def _right(step: Step, setter: Typesetter) -> Row:
+    return right_side(step.relation, step.rhs, step.remainder, setter)
 
 
 def _heading(chain: Chain) -> str:
@@ -82,11 +65,11 @@ def _heading(chain: Chain) -> str:
 
 
 def _chain_lines(
-    chain: Chain, derivation: Derivation, first: int, broken: int | None, convention: Convention
+    chain: Chain, derivation: Argument, first: int, broken: int | None, convention: Convention
 ) -> list[str]:
     setter = Typesetter(convention)
     rows = [
-        (f" {Row(_right(step, setter)).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
+        (f" {_right(step, setter).unicode()}", f"({number + 1}) {reason(step, derivation)}", step.note)
         for number, step in enumerate(chain.steps, first)
     ]
     column = min(max(len(left) for left, _, _ in rows) + 3, 70)
@@ -99,10 +82,8 @@ def _chain_lines(
     return lines
 
 
-def reason(step: Step, derivation: Derivation) -> str:
+def reason(step: Step, derivation: Argument) -> str:
     """Return what stands beside a step: its rule and the labels of what it cites."""
-    from attnsym.symbolic.derivation.steps import Chain
-
     labels, trusted = _labels(derivation), derivation.axioms
     present = sorted((item for item in step.cites if item in labels), key=list(labels).index)
     cited = [labels[item] for item in present] + [f"withdrawn {item}" for item in step.cites if item not in labels]
@@ -120,14 +101,14 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
     return wrapped
 
 
-def latex_page(derivation: Derivation, convention: Convention) -> str:
+def latex_page(derivation: Argument, convention: Convention) -> str:
     """Return the page as aligned blocks: one for each chain, and one with the assumptions."""
     setter = Typesetter(convention)
     blocks = []
     for chain in derivation.chains:
         rows = [rf"&{setter.box(chain.steps[0].lhs).latex()} \\"]
         for step in chain.steps:
-            right = Row(_right(step, setter)).latex()
+            right = _right(step, setter).latex()
             why = _plain(reason(step, derivation))
             rows.append(rf"&\quad {right} && \text{{{why}}} \\")
         blocks.append(_aligned(rows))
@@ -144,9 +125,9 @@ def _plain(text: str) -> str:
     return text.replace("_", r"\_")
 
 
-def mathml_page(derivation: Derivation, convention: Convention) -> str:
+def mathml_page(derivation: Argument, convention: Convention) -> str:
     """Return the page as an HTML fragment with MathML."""
-    setter, verdict = Typesetter(convention), derivation.check()
+    setter, verdict = Typesetter(convention), check(derivation)
     parts = [f'<section class="derivation" id="{escape(derivation.key)}">', f"<h3>{escape(derivation.title)}</h3>"]
     parts += [equation.to_mathml(convention) for equation in derivation.statement.equations]
     assumed = "".join(
@@ -158,7 +139,7 @@ def mathml_page(derivation: Derivation, convention: Convention) -> str:
         parts.append(f"<h4>{escape(_heading(chain))}</h4><table>")
         parts.append(f"<tr><td>{math_element(setter.box(chain.steps[0].lhs))}</td><td></td></tr>")
         for step in chain.steps:
-            right = math_element(Row(_right(step, setter)))
+            right = math_element(_right(step, setter))
             note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
             parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
         parts.append("</table>")
