@@ -25,7 +25,7 @@ def read_expression(
     *,
     names: Mapping[str, Any],
     functions: Mapping[str, Callable[..., Any]],
-    number: Callable[[int | float], Any],
+    number: Callable[[str], Any],
     power: Callable[[Any, Any], Any] = operator.pow,
 ) -> Any:
     """
@@ -40,7 +40,8 @@ def read_expression(
     functions : mapping of str to callable
         What may be called, by position only.
     number : callable
-        Turns a literal into the number type of the caller (`float`, `sympy.Rational`, ...).
+        Turns the characters of a literal into the number type of the caller: `float`, or an exact reader of its own,
+        since a literal that has passed through a float may have lost its digits.
     power : callable, optional
         Evaluates ``base ** exponent``; the place where a caller caps the size of a power.
 
@@ -56,8 +57,9 @@ def read_expression(
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"an expression may have at most {MAX_CHARACTERS} characters: got {len(text)}")
+    source = text.strip()
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = ast.parse(source, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"cannot read {_shown(text)} as an expression") from None
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
@@ -67,8 +69,10 @@ def read_expression(
         match node:
             case ast.Constant(value=bool()):
                 pass
-            case ast.Constant(value=int() | float() as value):
-                return number(value)
+            case ast.Constant(value=int() as value):
+                return number(str(value))
+            case ast.Constant(value=float()):
+                return number(ast.get_source_segment(source, node) or "")
             case ast.Name(id=name) if name in names:
                 return names[name]
             case ast.Name(id=name):

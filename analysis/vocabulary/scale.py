@@ -99,11 +99,15 @@ def _from_expression(text: str) -> Scale:
 
     def value(d_k: int, n_keys: int) -> float:
         names = {"d_k": float(d_k), "n_keys": float(n_keys), "pi": math.pi}
-        result: float = read_expression(text, names=names, functions=_FUNCTIONS, number=float, power=_power)
+        result: float = read_expression(text, names=names, functions=_FUNCTIONS, number=_number, power=_power)
         return result
 
     value(7, 11)  # a misspelt name is reported where it was typed, not in the middle of a study
     return Scale(text.strip(), value)
+
+
+def _number(literal: str) -> float:
+    return float(int(literal)) if literal.isdecimal() else float(literal)  # a whole number too large says so
 
 
 def _power(base: float, exponent: float) -> float:

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from attnsym.symbolic.language.gate import SORTS, read_claim
+import mpmath
+import sympy
+
+from attnsym.symbolic.language.gate import MAX_ROOT, GrammarError, read_claim
 from attnsym.symbolic.trusted import kernel, normal_form
-from attnsym.symbolic.trusted.assumptions import Assumption, Facts
-from attnsym.symbolic.trusted.families import RANDOM
-from attnsym.symbolic.trusted.polynomial import Monomial
+from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.trusted.facts import Facts
+from attnsym.symbolic.trusted.polynomial import Budget, Monomial, Polynomial, constant, multiply, single
+from attnsym.symbolic.trusted.terms import Claim, Parameter, Power, subtract
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What both procedures agree on, and the moments they met."""
+    """
+    What the two procedures found.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether both prove it.
+    moments : frozenset of Monomial
+        The moments that they met.
+    disagree : bool
+        Whether one of them proves it and the other does not: then nothing is proved.
+    given : frozenset of str
+        What expectations held fixed.
+    doubtful : bool
+        Whether a denominator is not seen to differ from 0.
+    """
 
     holds: bool
     moments: frozenset[Monomial]
-
-    def highest(self) -> dict[str, int]:
-        """Highest power of each family inside one expectation."""
-        found: dict[str, int] = {}
-        for block in self.moments:
-            for name in {own for (own, _), _ in block}:
-                total = sum(power for (own, _), power in block if own == name)
-                found[name] = max(found.get(name, 0), total)
-        return found
+    disagree: bool = False
+    given: frozenset[str] = frozenset()
+    doubtful: bool = False
 
 
 def decide(
@@ -48,12 +62,90 @@ def decide(
     Raises
     ------
     GrammarError
-        If an expression is outside the grammar.
-    RuntimeError
-        If one procedure proves what the other refutes, which would be a fault of this module.
+        If an expression is outside the grammar, or divides by what the assumptions make 0.
+    TooLarge
+        If it is beyond the work that the procedures are willing to do.
     """
-    claim, facts = read_claim(left, right, known), Facts(assumptions)
-    holds, moments = kernel.equal(claim.difference, claim.free, facts, RANDOM)
-    if holds and not normal_form.equal(claim.difference, claim.free, facts, RANDOM, SORTS):
-        raise RuntimeError(f"the two decision procedures disagree on {left} = {right}: please report this")
-    return Decision(holds, frozenset(moments.blocks))
+    told = tuple(assumptions)
+    claim, facts = read_claim(left, right, known, told), Facts(told)
+    try:
+        values = roots(claim, facts)
+        doubtful = not all(is_positive(normal_form.value(own, claim, facts)) for own in claim.denominators.values())
+        holds, moments = kernel.equal(claim, facts, values)
+        agreed = not holds or normal_form.equal(claim, facts, values)
+    except ZeroDivisionError:
+        raise GrammarError("it divides by what the assumptions make 0") from None
+    return Decision(holds and agreed, frozenset(moments.blocks), not agreed, claim.given, doubtful)
+
+
+def roots(claim: Claim, facts: Facts) -> Mapping[str, Polynomial]:
+    """
+    Return the roots of the claim that have a closed form: √Var(kᵀq) is √d_k where the variance is d_k.
+
+    A root of anything but one term with an even power of every parameter stays a name of its own.
+    """
+    found: dict[str, Polynomial] = {}
+    for name, inside in claim.roots.items():
+        root = _root(normal_form.value(inside, claim, facts))
+        square = replace(claim, difference=subtract(inside, Power(Parameter(name), 2)), denominators={})
+        if root is not None and kernel.equal(square, facts, {name: root})[0]:
+            found[name] = root
+    return found
+
+
+def _root(value: Polynomial) -> Polynomial | None:
+    """The square root of one positive term, or None."""
+    if not value:
+        return {}
+    ((monomial, coefficient), *others) = value.items()
+    exact = Fraction(coefficient)
+    if others or exact < 0 or exact.numerator * exact.denominator > MAX_ROOT**2:
+        return None
+    result = constant(Fraction(1, exact.denominator))
+    for prime, power in sympy.factorint(exact.numerator * exact.denominator).items():
+        part = times_root(int(prime), int(power))
+        result = multiply(result, part, Budget())
+    for (name, labels), power in monomial:
+        if name.startswith("√") and not name[1:].isdecimal():
+            part = single((name, ()), power // 2) if power % 2 == 0 else single((f"⁴{name}", ()), power)
+        elif name.startswith("σ_") and power % 2 == 0:
+            part = single((name, labels), power // 2)
+        else:
+            return None
+        result = multiply(result, part, Budget())
+    return result
+
+
+def times_root(prime: int, power: int) -> Polynomial:
+    """√(prime^power)."""
+    return multiply(constant(prime ** (power // 2)), single((f"√{prime}", ()), power % 2), Budget())
+
+
+def is_positive(value: Polynomial) -> bool:
+    """Whether a normal form is seen to be above 0: positive terms in sizes, deviations and squares."""
+    return bool(value) and all(
+        coefficient > 0 and all(name.startswith(("√", "σ_")) or power % 2 == 0 for (name, _), power in monomial)
+        for monomial, coefficient in value.items()
+    )
+
+
+def size_function(side: Any, assumptions: Iterable[Assumption]) -> Callable[[int], Any] | None:
+    """Return one side of a claim as a function of d_k, where under the assumptions it depends on nothing else."""
+    told = tuple(assumptions)
+    try:
+        claim, facts = read_claim(side, 0, (), told), Facts(told)
+        value = normal_form.value(claim.difference, claim, facts, roots(claim, facts))
+    except (ValueError, ZeroDivisionError):
+        return None
+    if any(name != "√d_k" for monomial in value for (name, _), _ in monomial):
+        return None
+
+    def at(size: int) -> Any:
+        total: Any = Fraction(0)
+        for monomial, coefficient in value.items():
+            halves = sum(power for _, power in monomial)
+            term = coefficient * Fraction(size) ** (halves // 2)
+            total = total + (mpmath.sqrt(size) * mpmath.mpf(term.numerator) / term.denominator if halves % 2 else term)
+        return total
+
+    return at

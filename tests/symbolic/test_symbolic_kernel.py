@@ -44,11 +44,10 @@ from attnsym.symbolic import (
     t,
     x,
 )
-from attnsym.symbolic.language.gate import SORTS, read_claim
+from attnsym.symbolic.language.gate import read_claim
 from attnsym.symbolic.refute.witness import find_witness
 from attnsym.symbolic.trusted import kernel, normal_form
-from attnsym.symbolic.trusted.assumptions import Facts
-from attnsym.symbolic.trusted.families import RANDOM
+from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.polynomial import TooLarge
 
 SCORE = Sum(q[i] * k[i], i)
@@ -66,9 +65,9 @@ NORMAL = (*STANDARD, "gaussian(q)", "gaussian(k)")
 
 def decisions(lhs, rhs, assuming=()):
     """Both procedures, separately."""
-    claim, facts = read_claim(lhs, rhs), Facts([assumption(text) for text in assuming])
-    first = kernel.equal(claim.difference, claim.free, facts, RANDOM)[0]
-    return first, normal_form.equal(claim.difference, claim.free, facts, RANDOM, SORTS)
+    given = [assumption(text) for text in assuming]
+    claim, facts = read_claim(lhs, rhs, assumptions=given), Facts(given)
+    return kernel.equal(claim, facts)[0], normal_form.equal(claim, facts)
 
 
 TRUE = [

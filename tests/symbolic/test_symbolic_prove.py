@@ -114,10 +114,18 @@ def test_false_carries_a_witness(lhs, rhs, assuming):
 
 
 def test_unknown_is_not_a_pass():
-    """No finite law is normal: what needs a sixth normal moment is neither proved nor refuted."""
-    verdict = prove(E(q[i] ** 6), 14, ("gaussian(q)", "zero_mean(q)", "unit_variance(q)"))
+    """No law of random weights is at hand: what needs one is neither proved nor refuted, and the reason says so."""
+    verdict = prove(E(p[i] ** 2), 1, ("exchangeable(p)",))
     assert verdict.truth is Truth.UNKNOWN
     assert not verdict
+    assert "no law" in verdict.reason
+
+
+def test_normal_moments_of_any_order_refute():
+    verdict = prove(E(q[i] ** 6), 14, ("gaussian(q)", "zero_mean(q)", "unit_variance(q)"))
+    assert verdict.truth is Truth.FALSE
+    assert (verdict.witness.lhs, verdict.witness.rhs) == (15, 14)
+    assert "standard normal" in str(verdict)
 
 
 def test_uncovered_expressions_are_refused_not_guessed():

@@ -14,7 +14,7 @@ from attnsym.symbolic.derivation.rules import RULES
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Step
 from attnsym.symbolic.language.notation import S, Var, X, Y, d_k, size_of_index
 from attnsym.symbolic.refute.witness import find_witness
-from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.polynomial import Monomial
 from attnsym.symbolic.typeset.moments import named_moments
 from attnsym.symbolic.verdict import Truth, Verdict
@@ -126,7 +126,7 @@ def _failed(derivation: Argument, chain: Chain, position: int, trouble: str) -> 
         if decision.holds:
             reason += f"; yet {equation} still follows from what is left, by another way"
         else:
-            witness = find_witness(equation.lhs, equation.rhs, remaining, decision.highest())
+            witness = find_witness(equation.lhs, equation.rhs, remaining)
             if witness:
                 return Verdict(Truth.FALSE, f"{reason}; without it, {equation} can fail", witness, position)
     return Verdict(Truth.UNKNOWN, reason, step=position)

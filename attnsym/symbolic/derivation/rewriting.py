@@ -12,7 +12,8 @@ from typing import Any
 import sympy
 
 from attnsym.symbolic.language import notation as n
-from attnsym.symbolic.trusted.assumptions import Assumption, Facts, assumption
+from attnsym.symbolic.trusted.assumptions import Assumption, assumption
+from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.families import FAMILIES
 
 Change = Callable[[Any, Facts], Any]
@@ -191,9 +192,8 @@ def _softmax(node: Any, facts: Facts) -> Any:
 
 
 def _substitute(node: Any, facts: Facts) -> Any:
-    if isinstance(node, sympy.Indexed) and n.BY_SYMBOL.get(node.base) in facts.same:
-        return n.SYMBOLS[facts.same[n.BY_SYMBOL[node.base]]][node.indices]
-    return node
+    name = n.BY_SYMBOL.get(node.base, "") if isinstance(node, sympy.Indexed) else ""
+    return n.SYMBOLS[facts.root(name)][node.indices] if facts.root(name) != name else node
 
 
 REWRITES: dict[str, Change] = {

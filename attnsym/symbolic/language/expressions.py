@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import sympy
 
 from attnsym._expression import read_expression
 from attnsym.symbolic.language import notation as n
-from attnsym.symbolic.language.gate import MAX_BITS, MAX_EXPONENT
+from attnsym.symbolic.language.gate import MAX_BITS, MAX_EXPONENT, MAX_ROOT
 
 NAMES: dict[str, Any] = {
     **{name: symbol for name, symbol in n.SYMBOLS.items() if name not in ("excess", "p_t", "cgf_i")},
@@ -20,20 +22,19 @@ NAMES: dict[str, Any] = {
 
 
 def _sqrt(argument: Any) -> Any:
-    if argument not in n.SIZES.values():
-        raise ValueError(f"sqrt is taken of d_k and n_keys only: got {argument}")
-    return sympy.sqrt(argument)
+    return _power(argument, sympy.Rational(1, 2))
 
 
 def _exp(argument: Any) -> Any:
-    if not isinstance(argument, sympy.Indexed):
-        raise ValueError(f"exp is taken of one score s[i] only: got {argument}")
+    if not argument.has(sympy.Indexed):
+        raise ValueError(f"exp is taken of one score s[i] or the difference of two only: got {argument}")
     return sympy.exp(argument)
 
 
 def _log(argument: Any) -> Any:
-    if argument != n.n_keys and not isinstance(argument, (sympy.Indexed, sympy.Sum)):
-        raise ValueError(f"log is taken of p[i], n_keys and the sum of exponentials only: got {argument}")
+    plain = argument == n.n_keys or (argument.is_Integer and 0 < argument <= MAX_ROOT)
+    if not plain and not argument.has(sympy.Indexed):
+        raise ValueError(f"log is taken of p[i], n_keys, numbers and the sum of exponentials only: got {argument}")
     return sympy.log(argument)
 
 
@@ -56,9 +57,9 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-def read(text: str) -> Any:
+def read(text: str, own: Iterable[str] = ()) -> Any:
     """
-    Read an expression of the notation, ``"Var(Sum(q[i]*k[i], i))"``.
+    Read an expression of the notation, ``"Var(Sum(q[i]*k[i], i))"``; `own` names vectors of the user's.
 
     Raises
     ------
@@ -66,7 +67,8 @@ def read(text: str) -> Any:
         One sentence; nothing of `text` has run, and no power was evaluated that the checker would not accept.
     """
     try:
-        expression = read_expression(text, names=NAMES, functions=FUNCTIONS, number=_number, power=_power)
+        names = NAMES | {name: n.vector(name) for name in own}
+        expression = read_expression(text, names=names, functions=FUNCTIONS, number=_number, power=_power)
     except (AttributeError, IndexError, NotImplementedError) as error:
         raise ValueError(f"cannot read {text!r} as an expression of the notation: {error}") from None
     if isinstance(expression, sympy.Basic) and expression.has(sympy.zoo, sympy.nan):  # what 1/0 and 0/0 become
@@ -74,21 +76,26 @@ def read(text: str) -> Any:
     return expression
 
 
-def _number(value: int | float) -> Any:
-    try:
-        return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(repr(value))
-    except (TypeError, ValueError):
-        raise ValueError(f"numbers must be finite: got {value!r}") from None
+def _number(literal: str) -> Any:
+    """Read a number from its own characters, so that no digit passes through a float."""
+    mantissa, _, exponent = literal.lower().replace("_", "").partition("e")
+    if len(exponent) > 5 or abs(int(exponent or 0)) > MAX_BITS // 3:
+        raise ValueError(f"numbers may have at most {MAX_BITS} bits: got {literal}")
+    value = Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
+    return sympy.Rational(value.numerator, value.denominator)
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if not getattr(exponent, "is_Rational", False) or abs(exponent) > MAX_EXPONENT or exponent.q > 2:
+    if not getattr(exponent, "is_Rational", False) or abs(exponent) > MAX_EXPONENT or exponent.q not in (1, 2, 4):
         raise ValueError(f"exponents must be whole numbers or halves of size at most {MAX_EXPONENT}: got {exponent}")
     if getattr(base, "is_Rational", False):
-        if exponent.q != 1 or max(int(base.p).bit_length(), int(base.q).bit_length()) * abs(exponent) > MAX_BITS:
+        bits = max(int(base.p).bit_length(), int(base.q).bit_length())
+        if exponent.q == 1 and bits * abs(exponent) > MAX_BITS:
             raise ValueError(
                 f"a power of a number must be rational and of at most {MAX_BITS} bits: got {base}**{exponent}"
             )
-    elif exponent.q == 2 and base not in n.SIZES.values():
-        raise ValueError(f"square roots are taken of d_k and n_keys only: got {base}**{exponent}")
+        if exponent.q == 4 or (exponent.q == 2 and (base < 0 or max(base.p, base.q) > MAX_ROOT)):
+            raise ValueError(f"square roots are taken of numbers from 0 to {MAX_ROOT}: got {base}**{exponent}")
+    elif exponent.q != 1 and base not in n.SIZES.values() and not base.has(n.E, n.Var, n.Cov):
+        raise ValueError(f"square roots are taken of numbers, sizes and expectations only: got {base}**{exponent}")
     return base**exponent

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -12,13 +11,16 @@ from typing import Any
 import sympy
 
 from attnsym.symbolic.language import notation as n
-from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY
+from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY, MOVING, RANDOM, family
+from attnsym.symbolic.trusted.polynomial import TooLarge
 from attnsym.symbolic.trusted.terms import (
     EXPONENTIAL,
     INVERSE_PARTITION,
     LOG_PARTITION,
     SCORE,
     Add,
+    Claim,
     Component,
     Delta,
     Mean,
@@ -30,71 +32,134 @@ from attnsym.symbolic.trusted.terms import (
     Sum,
     Term,
     differentiate,
+    parts,
     subtract,
+    weight,
 )
 
 MAX_EXPONENT = 16
 MAX_BITS = 2048
-SORTS: Mapping[str, tuple[str, ...]] = {name: family.sorts for name, family in FAMILIES.items()} | {EXPONENTIAL: (KEY,)}
+MAX_NODES = 20_000  # of the terms, written out
+MAX_DEPTH = 60
+MAX_ROOT = 10**6
 _SIZE_OF = {symbol: sort for sort, symbol in n.SIZES.items()}
-_MOMENT_NAME = re.compile(r"m_\d+\(\w+\)")
+_MOMENT_NAME = re.compile(r"m_([1-9]|1[0-6])\((\w+)\)")
 _PREFIXES = ("m_", "μ_", "σ_")  # how the kernel calls the moments of a vector
 _RESERVED = (
     {str(symbol) for symbol in (*n.PARAMETERS, *n.INDICES, *_SIZE_OF, n.H, n.log_Z)}
     | set(FAMILIES)
     | set(n.PARAMETERS.values())
+    | {"π"}
 )
+# What a symbol of the user's own may say of itself; anything more would make identities that hold for no other number.
+_NARROW = ("integer", "rational", "zero", "negative", "nonpositive", "irrational", "imaginary", "infinite")
 
 
 class GrammarError(ValueError):
     """An expression that the completeness lemma does not cover; the checker refuses it and does not guess."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """An equation as the kernel sees it: left minus right, and the sorts of its free indices."""
-
-    difference: Term
-    free: Mapping[int, str]
-
-
-def read_claim(left: Any, right: Any, others: tuple[tuple[Any, Any], ...] = ()) -> Claim:
+def read_claim(
+    left: Any, right: Any, others: tuple[tuple[Any, Any], ...] = (), assumptions: Iterable[Assumption] = ()
+) -> Claim:
     """
     Translate the claim left = right, given that each ``A - B`` of `others` with its multiplier adds up.
 
     Both sides are translated before anything is subtracted, so that SymPy cancels nothing first.
+
+    Raises
+    ------
+    GrammarError
+        One sentence: what is outside the grammar.
     """
-    reader = _Reader()
-    difference = subtract(reader.term(left), reader.term(right))
-    for known, multiplier in others:
-        difference = subtract(difference, Mul((reader.term(multiplier), reader.term(known))))
-    return Claim(difference, reader.free())
+    reader = _Reader(assumptions)
+    try:
+        difference = subtract(reader.term(left), reader.term(right))
+        for known, multiplier in others:
+            difference = subtract(difference, Mul((reader.term(multiplier), reader.term(known))))
+        free = reader.free()
+    except RecursionError:
+        raise GrammarError("the expression is nested too deeply for the checker") from None
+    reader.bounded(difference)
+    if reader.irrational and not reader.speaks:
+        raise GrammarError("an equation of irrational numbers alone says nothing of scores")
+    given = frozenset(reader.given)
+    return Claim(difference, free, reader.random(), reader.all_sorts(), reader.denominators, reader.roots, given)
 
 
 class _Reader:
     """One claim's scope: the same free index is the same number on both sides."""
 
-    def __init__(self) -> None:
+    def __init__(self, assumptions: Iterable[Assumption] = ()) -> None:
         self.numbers = count()
         self.sorts: dict[int, str | None] = {}
         self.free_indices: dict[Any, int] = {}
         self.names: dict[str, Any] = {}
+        self.flexible: dict[str, str | None] = {}
+        self.used: list[tuple[str, int]] = []  # flexible vectors and the indices they bear
+        self.denominators: dict[str, Term] = {}
+        self.roots: dict[str, Term] = {}
+        self.below: dict[Any, str] = {}
+        self.given: set[str] = set()
+        self.irrational = self.speaks = False
+        self.depth = 0
+        told = tuple(assumptions)
+        self.held = {name for item in told if item.kind == "given" for name in item.arguments}
+        self.exchangeable = any(item.kind == "exchangeable" for item in told)
+
+    def random(self) -> frozenset[str]:
+        """The families that expectations act on."""
+        softmax = {SCORE, EXPONENTIAL, INVERSE_PARTITION, LOG_PARTITION} if self.exchangeable else set()
+        return RANDOM | softmax | {name for name in self.flexible if name not in FAMILIES}
+
+    def all_sorts(self) -> dict[str, tuple[str, ...]]:
+        """For each family, the sizes that its indices run to in this claim."""
+        fixed = {name: own.sorts for name, own in FAMILIES.items()} | {EXPONENTIAL: (KEY,)}
+        return fixed | {name: (sort or COMPONENT,) for name, sort in self.flexible.items()}
 
     def free(self) -> dict[int, str]:
+        """The free indices with their sizes, after the vectors that run to any size have been told which."""
+        for default in (False, True):
+            waiting = True
+            while waiting:
+                waiting = False
+                for name, number in self.used:
+                    known = self.flexible[name] or self.sorts[number]
+                    if known is None and default and not waiting:
+                        known = FAMILIES[name].sorts[0] if name in FAMILIES else COMPONENT
+                    if known and (self.flexible[name] is None or self.sorts[number] is None):
+                        self.flexible[name], waiting = self.flexible[name] or known, True
+                        self.sorts[number] = self.sorts[number] or known
+                    if known and self.flexible[name] and self.sorts[number] not in (None, self.flexible[name]):
+                        raise GrammarError(
+                            f"{name} runs over different sizes, {self.flexible[name]} and {self.sorts[number]}"
+                        )
         return {number: self.sorts[number] or COMPONENT for number in self.free_indices.values()}
+
+    def bounded(self, term: Term) -> Term:
+        """Refuse what would be too large to walk through."""
+        if weight(term) > MAX_NODES:
+            raise TooLarge("the expression is too large for the checker: nest fewer operators")
+        return term
 
     def term(self, expression: Any) -> Term:
         try:
             return self.read(sympy.sympify(expression, strict=True), {})
-        except sympy.SympifyError:
-            raise GrammarError(f"{expression!r} is no expression of the notation") from None
+        except (sympy.SympifyError, TypeError, AttributeError):
+            raise GrammarError(f"{_shown(expression)} is no expression of the notation") from None
 
     def read(self, node: Any, scope: Mapping[Any, int]) -> Term:
         if node in (sympy.zoo, sympy.nan):  # what SymPy makes of 1/0 and 0/0
             raise GrammarError(f"{node} is no number: an expression divides by zero")
         for kind, method in _READERS.items():
             if isinstance(node, kind):
-                return method(self, node, scope)
+                self.depth += 1
+                if self.depth > MAX_DEPTH:
+                    raise GrammarError(f"the expression is nested more than {MAX_DEPTH} deep")
+                try:
+                    return self.bounded(method(self, node, scope))
+                finally:
+                    self.depth -= 1
         raise GrammarError(f"{_shown(node)} ({type(node).__name__}) is outside the grammar of the checker")
 
     def read_rational(self, node: Any, scope: Mapping[Any, int]) -> Term:
@@ -106,6 +171,7 @@ class _Reader:
         return Parameter("π")
 
     def read_symbol(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        self.speaks = True
         if node in n.INDICES:
             raise GrammarError(f"the index {node} may stand in brackets and in delta only, not as a number")
         if node in _SIZE_OF:
@@ -119,7 +185,8 @@ class _Reader:
         if node == n.log_Z:
             return Component(LOG_PARTITION)
         name = str(node)
-        if _MOMENT_NAME.fullmatch(name) and node.is_real:
+        shared = _MOMENT_NAME.fullmatch(name)
+        if shared and node.is_real and (known := family(shared[2])) and known.random:
             return Parameter(name)
         return self.read_parameter(node, name)
 
@@ -129,9 +196,12 @@ class _Reader:
             raise GrammarError(f"the symbol {name} is not the notation's own {name}: import it from attnsym.symbolic")
         if not node.is_commutative:
             raise GrammarError(f"the symbol {name} does not commute: the grammar has commuting numbers only")
+        narrow = [word for word in _NARROW if getattr(node, f"is_{word}")]
+        if narrow:
+            raise GrammarError(f"the symbol {name} is {narrow[0]}: the checker has parameters of any real value only")
         if self.names.setdefault(name, node) != node:
             raise GrammarError(f"two different symbols are called {name}")
-        return Parameter(name)
+        return Parameter(f"'{name}")  # a name that no symbol of the kernel's own can have
 
     def index(self, node: Any, sort: str | None, scope: Mapping[Any, int]) -> int:
         if node not in n.INDICES:
@@ -150,16 +220,26 @@ class _Reader:
         return number
 
     def read_indexed(self, node: Any, scope: Mapping[Any, int]) -> Term:
-        name = n.BY_SYMBOL.get(node.base)
-        if name is None:
+        self.speaks = True
+        name = n.name_of(node.base)
+        known = family(name) if name else None
+        if name is None or known is None:
             raise GrammarError(f"{node.base} is no vector of the notation: known are {', '.join(sorted(FAMILIES))}")
-        sorts = FAMILIES[name].sorts
-        if len(node.indices) != len(sorts):
-            raise GrammarError(f"{name} takes {len(sorts)} indices: got {_shown(node)}")
-        numbers = tuple(self.index(own, sort, scope) for own, sort in zip(node.indices, sorts, strict=True))
+        if len(node.indices) != len(known.sorts):
+            raise GrammarError(f"{name} takes {len(known.sorts)} indices: got {_shown(node)}")
+        if known.flexible:
+            return Component(name, (self.flexible_index(name, node.indices[0], scope),))
+        numbers = tuple(self.index(own, sort, scope) for own, sort in zip(node.indices, known.sorts, strict=True))
         if name == "p":
             return Mul((Component(EXPONENTIAL, numbers), Component(INVERSE_PARTITION)))
         return Component(name, numbers)
+
+    def flexible_index(self, name: str, node: Any, scope: Mapping[Any, int]) -> int:
+        """An index of a vector that may run to any size: the first place that says which decides."""
+        number = self.index(node, self.flexible.get(name), scope)
+        self.flexible[name] = self.flexible.get(name) or self.sorts[number]
+        self.used.append((name, number))
+        return number
 
     def read_delta(self, node: Any, scope: Mapping[Any, int]) -> Term:
         if len(node.args) != 2:
@@ -178,23 +258,75 @@ class _Reader:
 
     def read_pow(self, node: Any, scope: Mapping[Any, int]) -> Term:
         base, exponent = node.args
-        half = 2 * exponent
-        if not half.is_Integer or abs(int(half)) > 2 * MAX_EXPONENT:
+        quarters = 4 * exponent
+        if not quarters.is_Integer or abs(int(quarters)) > 4 * MAX_EXPONENT:
             raise GrammarError(f"exponents must be whole numbers of size at most {MAX_EXPONENT}: got {_shown(node)}")
         if base in _SIZE_OF:
-            return Size(_SIZE_OF[base], int(half))
+            self.speaks = True
+            if quarters % 2:
+                return Parameter(f"⁴√{_SIZE_OF[base]}", int(quarters))
+            return Size(_SIZE_OF[base], int(quarters) // 2)
         if not exponent.is_Integer:
-            raise GrammarError(f"square roots are taken of d_k and n_keys only: got {_shown(node)}")
-        inner = self.read(base, scope)
+            return self.read_root(node, scope)
         if exponent > 0:
-            return Power(inner, int(exponent))
+            return Power(self.read(base, scope), int(exponent))
+        return self.read_quotient(base, -int(exponent), node, scope)
+
+    def read_quotient(self, base: Any, power: int, node: Any, scope: Mapping[Any, int]) -> Term:
+        """1/base^power for a size, a parameter, a weight, the sum of exponentials or an expectation."""
+        if isinstance(base, (n.E, n.Var, n.Cov)):
+            return Parameter(self.named(base, self.denominators, "1/[{}]", scope), power)
+        inner = self.read(base, scope)
         if isinstance(inner, Parameter):
-            return Parameter(inner.name, inner.power * int(exponent))
+            return Parameter(inner.name, -inner.power * power)
         if _is_partition(inner):
-            return Power(Component(INVERSE_PARTITION), -int(exponent))
+            return Power(Component(INVERSE_PARTITION), power)
+        if isinstance(base, sympy.Indexed) and base.base == n.p:
+            assert isinstance(inner, Mul)
+            number = next(self.numbers)
+            self.sorts[number] = KEY
+            partition = Sum(number, KEY, Component(EXPONENTIAL, (number,)))
+            return Power(Mul((partition, Power(inner.factors[0], -1))), power)
         raise GrammarError(
-            f"only sizes, parameters and the sum of exponentials may stand in a denominator: got {_shown(node)}"
+            "only sizes, parameters, expectations, weights and the sum of exponentials may stand in a denominator: "
+            f"got {_shown(node)}"
         )
+
+    def read_root(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        """A square root of a number, or of something in which nothing is random: of expectations and sizes."""
+        base, exponent = node.args
+        if not (2 * exponent).is_Integer:
+            raise GrammarError(f"quarter powers are taken of sizes only: got {_shown(node)}")
+        if base.is_Rational:
+            self.irrational = True
+            return self.root_of_number(base, int(2 * exponent), node)
+        if not base.has(n.E, n.Var, n.Cov):
+            raise GrammarError(f"square roots are taken of numbers, sizes and expectations only: got {_shown(node)}")
+        return Parameter(self.named(base, self.roots, "√[{}]", scope), int(2 * exponent))
+
+    def root_of_number(self, base: Any, halves: int, node: Any) -> Term:
+        if base < 0 or max(base.p, base.q) > MAX_ROOT:
+            raise GrammarError(f"roots are taken of numbers from 0 to {MAX_ROOT}: got {_shown(node)}")
+        factors: list[Term] = []
+        for whole, sign in ((int(base.p), 1), (int(base.q), -1)):
+            for prime, power in sympy.factorint(whole).items():
+                total = power * halves * sign
+                factors.append(Number(Fraction(int(prime)) ** (total // 2)))
+                factors += [Parameter(f"√{prime}")] * (total % 2)
+        return Mul(tuple(factors))
+
+    def named(self, node: Any, where: dict[str, Term], pattern: str, scope: Mapping[Any, int]) -> str:
+        """Give a name to what the kernel divides by, or takes the root of; it must be one number."""
+        if node in self.below:
+            return self.below[node]
+        inner = self.read(node, {})
+        if any(node.has(index) and index in scope for index in n.INDICES):
+            raise GrammarError(f"a root or denominator may not depend on an index summed over: got {_shown(node)}")
+        if _is_open(inner) or any(part.startswith(("1/[", "√[")) for part in parameters(inner)):
+            raise GrammarError(f"a root or denominator must be one number, made of expectations: got {_shown(node)}")
+        self.below[node] = pattern.format(len(self.below))
+        where[self.below[node]] = inner
+        return self.below[node]
 
     def read_sum(self, node: Any, scope: Mapping[Any, int]) -> Term:
         body, *limits = node.args
@@ -221,38 +353,101 @@ class _Reader:
         return limit[0], _SIZE_OF[limit[2]]
 
     def read_exp(self, node: Any, scope: Mapping[Any, int]) -> Term:
-        inner = self.read(node.args[0], scope)
-        if isinstance(inner, Component) and inner.family == SCORE:
-            return Component(EXPONENTIAL, inner.indices)
-        raise GrammarError(f"exp is taken of one score s[i] only: got {_shown(node)}")
+        powers: dict[Any, int] = {}
+        for part in sympy.Add.make_args(node.args[0]):
+            number, score = part.as_coeff_Mul()
+            if not (isinstance(score, sympy.Indexed) and score.base == n.s and number.is_Integer and abs(number) <= 8):
+                raise GrammarError(f"exp is taken of one score s[i] or the difference of two only: got {_shown(node)}")
+            powers[score] = int(number)
+        if len(powers) > 1 and sorted(powers.values()) != [-1, 1]:
+            raise GrammarError(f"exp is taken of one score s[i] or the difference of two only: got {_shown(node)}")
+        self.speaks = True
+        return Mul(
+            tuple(
+                Power(Component(EXPONENTIAL, (self.index(score.indices[0], KEY, scope),)), power)
+                for score, power in powers.items()
+            )
+        )
 
     def read_log(self, node: Any, scope: Mapping[Any, int]) -> Term:
-        (inside,) = node.args
+        """The logarithm of a product of what is positive: numbers, sizes, weights, exponentials and their sum."""
+        return Add(tuple(self.read_log_factor(factor, node, scope) for factor in sympy.Mul.make_args(node.args[0])))
+
+    def read_log_factor(self, factor: Any, node: Any, scope: Mapping[Any, int]) -> Term:
+        inside, power = factor.as_base_exp() if not isinstance(factor, sympy.exp) else (factor, sympy.Integer(1))
+        if not power.is_Integer or abs(power) > MAX_EXPONENT:
+            raise GrammarError(f"log is taken of whole powers only: got {_shown(node)}")
+        times = Number(Fraction(int(power)))
         if inside == n.n_keys:
-            return Parameter("log n_keys")
+            return Mul((times, Parameter("log n_keys")))
         if isinstance(inside, sympy.Indexed) and inside.base == n.p:
+            self.speaks = True
             number = self.index(inside.indices[0], KEY, scope)
-            return subtract(Component(SCORE, (number,)), Component(LOG_PARTITION))
-        if _is_partition(self.read(inside, scope)):
-            return Component(LOG_PARTITION)
-        raise GrammarError(f"log is taken of p[i], of n_keys and of the sum of exponentials only: got {_shown(node)}")
+            return Mul((times, subtract(Component(SCORE, (number,)), Component(LOG_PARTITION))))
+        if isinstance(inside, sympy.Integer) and 0 < inside <= MAX_ROOT:
+            self.irrational = True
+            primes = sympy.factorint(int(inside)).items()
+            return Add(tuple(Mul((times, Number(Fraction(e)), Parameter(f"log {prime}"))) for prime, e in primes))
+        if isinstance(inside, (sympy.Sum, sympy.exp)):
+            value = self.read(inside, scope)
+            if _is_partition(value):
+                return Mul((times, Component(LOG_PARTITION)))
+            if isinstance(inside, sympy.exp):
+                return Mul((times, self.read(inside.args[0], scope)))
+        raise GrammarError(
+            "log is taken of products of p[i], n_keys, numbers, exponentials and their sum only: got " + _shown(node)
+        )
 
     def read_mean(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        self.hold(node)
         return Mean(self.read(node.args[0], scope))
 
+    def hold(self, node: Any) -> None:
+        """
+        Say what an expectation holds fixed.
+
+        Scores, weights, keys and values move with the query and the keys: they are no numbers to an expectation over
+        those, unless ``given(p)`` says so. Under an expectation over vectors of the user's own they are held fixed,
+        and the verdict says so.
+        """
+        found = {n.name_of(atom) or str(atom) for atom in node.atoms(sympy.IndexedBase, sympy.Symbol)}
+        moving = (found & MOVING) - self.held
+        if not moving or self.exchangeable:
+            return
+        over = {name for name in found if name and (known := family(name)) and known.random}
+        if not over or over & RANDOM:
+            what = ", ".join(sorted(moving))
+            raise GrammarError(
+                f"{what} move{'s' * (len(moving) == 1)} with the query and the keys, and under {type(node).__name__} "
+                f"would pass for a number: assume given({what}) to take expectations given {what}, in {_shown(node)}"
+            )
+        self.given |= moving
+
     def read_variance(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        self.hold(node)
         return _covariance(*(self.read(node.args[0], scope),) * 2)
 
     def read_covariance(self, node: Any, scope: Mapping[Any, int]) -> Term:
+        self.hold(node)
         return _covariance(*(self.read(part, scope) for part in node.args))
 
     def read_dot(self, node: Any, scope: Mapping[Any, int]) -> Term:
-        names = [n.BY_SYMBOL.get(vector) for vector in node.args]
-        sorts = {FAMILIES[name].sorts if name else () for name in names}
-        if len(sorts) != 1 or len(sort := next(iter(sorts))) != 1:
+        """Σ_i of the product, over the length that the two vectors have in common."""
+        self.speaks = True
+        names = [n.name_of(vector) or "" for vector in node.args]
+        known = [family(name) for name in names]
+        if any(own is None or len(own.sorts) != 1 for own in known) or ("p" in names and set(names) != {"p"}):
             raise GrammarError(f"Dot takes two vectors of one length: got {_shown(node)}")
+        rigid = {own.sorts[0] for own in known if own and not own.flexible}
+        told = {sort for name in names if (sort := self.flexible.get(name))}
+        if len(rigid | told) > 1:
+            raise GrammarError(f"Dot takes two vectors of one length: got {_shown(node)}")
+        sort = next(iter(rigid | told), None) or next((own.sorts[0] for own in known if own), COMPONENT)
+        index = next(own for own in n.INDICES if own not in scope)
         number = next(self.numbers)
-        return Sum(number, sort[0], Mul(tuple(Component(str(name), (number,)) for name in names)))
+        self.sorts[number] = sort
+        factors = tuple(self.read(vector[index], {**scope, index: number}) for vector in node.args)
+        return Sum(number, sort, Mul(factors))
 
     def read_trace(self, node: Any, scope: Mapping[Any, int]) -> Term:
         left, right = (n.BY_SYMBOL.get(matrix) for matrix in node.args)
@@ -265,15 +460,20 @@ class _Reader:
     def read_derivative(self, node: Any, scope: Mapping[Any, int]) -> Term:
         function, variable = node.args
         inside, target = self.read(function, scope), self.read(variable, scope)
-        if not isinstance(target, Component) or target.family not in (SCORE, "q", "x"):
-            raise GrammarError(f"derivatives are taken by one component of s, q or x: got {_shown(node)}")
+        if not isinstance(target, Component) or not target.indices or target.family.startswith("C_"):
+            raise GrammarError(f"derivatives are taken by one component of a vector or matrix: got {_shown(node)}")
+        self.bounded(Mul((inside,) * 8))
         direct = differentiate(inside, target.family, target.indices)
-        if target.family != "q":
-            return direct
-        # A score depends on the query through s_l = scale · Σ_r q_r K_lr.
-        number = next(self.numbers)
-        chain = (differentiate(inside, SCORE, (number,)), Parameter("scale"), Component("K", (number, *target.indices)))
-        return Add((direct, Sum(number, KEY, Mul(chain))))
+        # A score depends on query and keys through s_l = scale · Σ_r q_r K_lr.
+        if target.family == "q":
+            number = next(self.numbers)
+            slope = Mul((Parameter("scale"), Component("K", (number, *target.indices))))
+            return Add((direct, Sum(number, KEY, Mul((differentiate(inside, SCORE, (number,)), slope)))))
+        if target.family == "K":
+            key, place = target.indices
+            slope = Mul((Parameter("scale"), Component("q", (place,))))
+            return Add((direct, Mul((differentiate(inside, SCORE, (key,)), slope))))
+        return direct
 
     def read_weighted(self, node: Any, scope: Mapping[Any, int]) -> Term:
         *functions, index = node.args
@@ -303,13 +503,33 @@ def _covariance(left: Term, right: Term) -> Term:
 def _is_partition(term: Term) -> bool:
     """Whether a term is Z = Σ_l e^{s_l}."""
     match term:
-        case Sum(index, sort, Component(family, (own,))):
-            return sort == KEY and family == EXPONENTIAL and own == index
+        case Sum(index, sort, body):
+            if isinstance(body, Mul) and len(body.factors) == 1:
+                body = body.factors[0]
+            if isinstance(body, Power) and body.exponent == 1:
+                body = body.base
+            return sort == KEY and body == Component(EXPONENTIAL, (index,))
     return False
 
 
+def _is_open(term: Term) -> bool:
+    """Whether something random stands outside every expectation."""
+    if isinstance(term, Mean):
+        return False
+    own = isinstance(term, Component) and (term.family not in FAMILIES or term.family in RANDOM | {EXPONENTIAL})
+    return own or any(map(_is_open, parts(term)))
+
+
+def parameters(term: Term) -> set[str]:
+    """The names of the parameters in a term."""
+    return {term.name} if isinstance(term, Parameter) else set().union(*map(parameters, parts(term)))
+
+
 def _shown(node: Any) -> str:
-    text = str(node)
+    try:
+        text = str(node)
+    except RecursionError:
+        text = type(node).__name__
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import sympy
 from sympy import Expr, IndexedBase, KroneckerDelta, Symbol, sympify
 
-from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, KEY, MODEL, family
 
 
 def _vector(name: str) -> Any:
@@ -19,20 +19,21 @@ def _scalar(name: str) -> Any:
 
 
 q, k, k2, u, w = (_vector(name) for name in ("q", "k", "k2", "u", "w"))
-s, p, x, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "K", "V", "C_q", "C_k"))
+s, p, x, beta, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "beta", "K", "V", "C_q", "C_k"))
+W, W_q, W_k = (_vector(name) for name in ("W", "W_q", "W_k"))
 excess, p_t, cgf_i = (_vector(name) for name in ("excess", "p_t", "cgf_i"))
 S, X, Y, z = (_scalar(name) for name in ("S", "X", "Y", "z"))
 
-SYMBOLS: dict[str, Any] = {
-    str(symbol): symbol for symbol in (q, k, k2, u, w, S, X, Y, z, s, p, x, K, V, C_q, C_k, excess, p_t, cgf_i)
-}
+_RANDOM = (q, k, k2, u, w, W, W_q, W_k, S, X, Y, z)
+_FIXED = (s, p, x, beta, K, V, C_q, C_k, excess, p_t, cgf_i)
+SYMBOLS: dict[str, Any] = {str(symbol): symbol for symbol in (*_RANDOM, *_FIXED)}
 BY_SYMBOL = {symbol: name for name, symbol in SYMBOLS.items()}
 
 # Indices carry no size of their own: an index runs over what it indexes.
 i, j, l, r, a, b = INDICES = tuple(Symbol(name, integer=True, positive=True) for name in ("i", "j", "l", "r", "a", "b"))
 
-d_k, n_keys = (Symbol(name, integer=True, positive=True) for name in ("d_k", "n_keys"))
-SIZES = {COMPONENT: d_k, KEY: n_keys}
+d_k, n_keys, d_model = (Symbol(name, integer=True, positive=True) for name in ("d_k", "n_keys", "d_model"))
+SIZES = {COMPONENT: d_k, KEY: n_keys, MODEL: d_model}
 
 c, t, rho, scale, epsilon, H, log_Z = (_scalar(name) for name in ("c", "t", "rho", "scale", "epsilon", "H", "log_Z"))
 # Opaque to the kernel: each enters through an axiom that says what it is.
@@ -54,10 +55,36 @@ PARAMETERS = {
 } | {_scalar(name): name for name in _OPAQUE}
 
 
+def vector(name: str) -> Any:
+    """
+    Return a random vector of your own, ``v = vector("v")``: a lower-case name of up to eight letters and digits.
+
+    It runs to whatever size the rest of a claim says, d_k where nothing does.
+
+    Raises
+    ------
+    ValueError
+        If the name is not of that form or stands for something else.
+    """
+    own = family(name) if isinstance(name, str) else None
+    if own is None or name in FAMILIES:
+        raise ValueError(f"vector takes a lower-case name that the notation does not use: got {name!r}")
+    return _vector(name)
+
+
+def name_of(symbol: Any) -> str | None:
+    """The name under which the kernel knows a symbol or vector; None for one that it does not know."""
+    if symbol in BY_SYMBOL:
+        return BY_SYMBOL[symbol]
+    own = isinstance(symbol, IndexedBase) and str(symbol) not in FAMILIES and family(str(symbol)) is not None
+    return str(symbol) if own and symbol == _vector(str(symbol)) else None
+
+
 def moment(vector: Any, order: int) -> Any:
     """Return the symbol mₙ(vector) of a moment that all components share; `identical` or `fourth_moment` gives it."""
-    name = BY_SYMBOL.get(vector)
-    if name is None or not FAMILIES[name].random or not isinstance(order, (int, sympy.Integer)) or not 1 <= order <= 16:
+    name = name_of(vector)
+    own = family(name) if name else None
+    if own is None or not own.random or not isinstance(order, (int, sympy.Integer)) or not 1 <= order <= 16:
         raise ValueError(f"moment takes a random vector and an order from 1 to 16: got {vector}, {order}")
     return Symbol(f"m_{order}({name})", real=True)
 
@@ -181,13 +208,13 @@ def KeySum(body: Any, index: Any) -> Any:
 
 def index_sorts(expression: Any, index: Any) -> set[str]:
     """The sorts of the places in which `expression` uses `index`, or what a δ sets equal to it."""
-    found: set[str] = set()
     pairs = [set(node.args) for node in expression.atoms(KroneckerDelta)]
     alike = {index}
     for _ in pairs:
         alike = alike.union(*(pair for pair in pairs if alike & pair))
+    found: dict[bool, set[str]] = {False: set(), True: set()}
     for node in sympy.preorder_traversal(expression):
-        if isinstance(node, sympy.Indexed) and node.base in BY_SYMBOL:
-            sorts = FAMILIES[BY_SYMBOL[node.base]].sorts
-            found |= {sort for own, sort in zip(node.indices, sorts, strict=False) if own in alike}
-    return found
+        own = family(name) if isinstance(node, sympy.Indexed) and (name := name_of(node.base)) else None
+        if own:
+            found[own.flexible] |= {sort for at, sort in zip(node.indices, own.sorts, strict=False) if at in alike}
+    return found[False] or (found[True] if len(found[True]) < 2 else found[True] - {COMPONENT})

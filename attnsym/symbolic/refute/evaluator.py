@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
-from math import isqrt
 from typing import Any
 
 import mpmath
@@ -17,8 +16,10 @@ import sympy
 
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.laws import Law
+from attnsym.symbolic.refute.marginals import exact_root
+from attnsym.symbolic.refute.variables import Poly, mean
 from attnsym.symbolic.trusted.assumptions import Assumption
-from attnsym.symbolic.trusted.families import FAMILIES
+from attnsym.symbolic.trusted.families import COMPONENT, KEY, family
 from attnsym.symbolic.trusted.polynomial import Budget
 
 MAX_VALUES = 1_000_000
@@ -66,6 +67,8 @@ class Evaluator:
         def value(part: Any) -> Any:
             return self.of(part, scope, outcome)
 
+        if isinstance(node, (n.E, n.Var, n.Cov)):
+            return self.expectation(node, scope)
         match node:
             case sympy.Rational():
                 return Fraction(int(node.p), int(node.q))
@@ -80,12 +83,12 @@ class Evaluator:
             case sympy.Mul():
                 result = Fraction(1)
                 for part in node.args:
-                    result = result * value(part)
+                    result = self.times(result, value(part))
                 return result
             case sympy.exp():
                 return mpmath.exp(decimal(value(node.args[0])))
             case sympy.Pow():
-                return _power(value(node.args[0]), node.args[1])
+                return self.power(value(node.args[0]), node.args[1])
             case sympy.log():
                 return mpmath.log(decimal(value(node.args[0])))
             case sympy.Sum():
@@ -98,23 +101,39 @@ class Evaluator:
                 return self.dot(node.args[0], node.args[1], outcome)
             case n.Trace():
                 return self.trace(*node.args)
-        if isinstance(node, (n.E, n.Var, n.Cov)):
-            return self.expectation(node, scope)
         if node == sympy.pi:
             return mpmath.pi
         raise NoValue(f"no value for {type(node).__name__}")
 
+    def times(self, one: Any, two: Any) -> Any:
+        """Multiply, and charge for polynomials what they cost."""
+        if isinstance(one, Poly) and isinstance(two, Poly):
+            self.budget.spend(len(one.terms) * len(two.terms))
+        return one * two
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        if isinstance(base, Poly) and exponent.is_Integer and exponent > 0:
+            result = base
+            for _ in range(int(exponent) - 1):
+                result = self.times(result, base)
+            return result
+        return _power(base, exponent)
+
+    def size(self, sort: str) -> int:
+        """The value of a size; d_model is as large as d_k."""
+        return self.keys if sort == KEY else self.d
+
     def symbol(self, node: Any, outcome: Mapping[str, Any] | None) -> Any:
-        if node in (n.d_k, n.n_keys):
-            return Fraction(self.d if node == n.d_k else self.keys)
+        if node in n.SIZES.values():
+            return Fraction(self.size(str(node)))
         name = n.BY_SYMBOL.get(node)
         if name is not None:
-            if outcome is None:
+            if self.law is None or outcome is None:
                 raise NoValue(f"{name} is random and stands outside every expectation")
             return outcome[name][0]
         if node == n.H:
             if self._entropy is None:
-                self._entropy = -sum(weight * mpmath.log(weight) for weight in self.weights())
+                self._entropy = -sum(p * mpmath.log(p) for p in self.weights())
             return self._entropy
         if node == n.log_Z:
             return mpmath.log(sum(mpmath.exp(decimal(self.array("s", (key,)))) for key in range(1, self.keys + 1)))
@@ -122,38 +141,41 @@ class Evaluator:
 
     def parameter(self, name: str) -> Any:
         """A parameter tied to the law by an assumption has the law's value; any other has a value of its own."""
+        if name in self.chosen:
+            return self.chosen[name]
         kinds = {(item.kind, argument) for item in self.assumptions for argument in item.arguments}
-        family = name.rpartition("_")[2]
-        if name.startswith(("mu_", "sigma_")) and ("mean_variance", family) in kinds:
-            mean = self.mean(lambda o: o[family][0])
-            return mean if name.startswith("mu_") else _root(self.mean(lambda o: o[family][0] ** 2) - mean**2)
+        vector = name.rpartition("_")[2]
+        if name.startswith(("mu_", "sigma_")) and ("mean_variance", vector) in kinds:
+            first = self.mean(lambda o: o[vector][0])
+            spread = self.mean(lambda o: o[vector][0] ** 2) - first**2
+            return first if name.startswith("mu_") else _power(spread, sympy.Rational(1, 2))
         if name.startswith("m_") and name.endswith(")"):
-            order, family = name[2:-1].split("(")
-            if {("identical", family), ("fourth_moment", family)} & kinds:
-                return self.mean(lambda o: o[family][0] ** int(order))
+            order, vector = name[2:-1].split("(")
+            if {("identical", vector), ("fourth_moment", vector)} & kinds:
+                return self.mean(lambda o: o[vector][0] ** int(order))
         for item in self.assumptions if name == "rho" else ():
             if item.kind == "aligned":
                 return self.covariance(*item.arguments)
-        value = Fraction(
-            1, 2 + (_PARAMETER_NAMES.index(name) if name in _PARAMETER_NAMES else len(name) + ord(name[0]))
-        )
+        known = name in _PARAMETER_NAMES
+        value = Fraction(1, 2 + _PARAMETER_NAMES.index(name)) if known else Fraction(2, 41 + 2 * len(self.chosen))
         self.chosen[name] = value
         return value
 
     def indexed(self, node: Any, scope: Mapping[Any, int], outcome: Mapping[str, Any] | None) -> Any:
-        name = n.BY_SYMBOL[node.base]
+        name = n.name_of(node.base) or ""
         place = tuple(scope[index] for index in node.indices)
-        if FAMILIES[name].random and self.law is not None:
+        known = family(name)
+        if known and known.random and self.law is not None:
             if outcome is None:
                 raise NoValue(f"{name} is random and stands outside every expectation")
-            return outcome[name][place[0] - 1]
+            return outcome[name][place[0] - 1 if len(place) == 1 else (place[0] - 1) * self.d + place[1] - 1]
         if name == "p":
             return self.weights()[place[0] - 1]
         if name.startswith("C_"):
-            family = name[2:]
-            if not any(item.kind == "second_moments" and item.arguments == (family,) for item in self.assumptions):
+            vector = name[2:]
+            if not any(item.kind == "second_moments" and item.arguments == (vector,) for item in self.assumptions):
                 return self.array(name, (min(place), max(place)))
-            return self.mean(lambda o: o[family][place[0] - 1] * o[family][place[1] - 1])
+            return self.mean(lambda o: o[vector][place[0] - 1] * o[vector][place[1] - 1])
         return self.array(name, place)
 
     def array(self, name: str, place: tuple[int, ...]) -> Fraction:
@@ -174,7 +196,7 @@ class Evaluator:
     def mean(self, function: Any) -> Fraction:
         if self.law is None:
             raise NoValue("no law")
-        return sum((weight * function(outcome) for weight, outcome in self.law.outcomes), Fraction(0))
+        return sum((weight * mean(function(outcome)) for weight, outcome in self.law.outcomes), Fraction(0))
 
     def covariance(self, first: str, second: str) -> Fraction:
         """Covariance of the first components of two vectors."""
@@ -189,12 +211,13 @@ class Evaluator:
         for weight, outcome in self.law.outcomes if self.law else ():
             x = self.of(one, scope, outcome)
             y = x if one is two else self.of(two, scope, outcome)
-            first, second, both = first + weight * x, second + weight * y, both + weight * x * y
+            first, second = first + weight * mean(x), second + weight * mean(y)
+            both = both + weight * mean(self.times(x, y))
         return both - first * second
 
     def sum(self, node: Any, scope: Mapping[Any, int], outcome: Mapping[str, Any] | None) -> Any:
         body, *limits = node.args
-        ranges = [range(1, (self.d if limit[2] == n.d_k else self.keys) + 1) for limit in limits]
+        ranges = [range(1, self.size(str(limit[2])) + 1) for limit in limits]
         total = Fraction(0)
         for values in product(*ranges):
             inner = {**scope, **dict(zip([limit[0] for limit in limits], values, strict=True))}
@@ -202,7 +225,12 @@ class Evaluator:
         return total
 
     def dot(self, one: Any, two: Any, outcome: Mapping[str, Any] | None) -> Any:
-        return sum((self.of(one[n.i] * two[n.i], {n.i: r}, outcome) for r in range(1, self.d + 1)), Fraction(0))
+        known = [family(n.name_of(vector) or "") for vector in (one, two)]
+        sort = next((own.sorts[0] for own in known if own and not own.flexible), None)
+        sort = sort or next((own.sorts[0] for own in known if own), COMPONENT)
+        places = range(1, self.size(sort) + 1)
+        pairs = ((self.of(one[n.i], {n.i: r}, outcome), self.of(two[n.i], {n.i: r}, outcome)) for r in places)
+        return sum((self.times(x, y) for x, y in pairs), Fraction(0))
 
     def trace(self, one: Any, two: Any) -> Any:
         pairs = product(range(1, self.d + 1), repeat=2)
@@ -223,7 +251,7 @@ class Evaluator:
     def derivative(self, node: Any, scope: Mapping[Any, int]) -> Any:
         """Central difference: at 60 digits a step of 1e-18 leaves an error near 1e-36."""
         function, variable = node.args
-        name, place = n.BY_SYMBOL[variable.base], tuple(scope[index] for index in variable.indices)
+        name, place = n.name_of(variable.base) or "", tuple(scope[index] for index in variable.indices)
         step = Fraction(1, 10**18)
         up, down = (_Shifted(self, name, place, sign * step).of(function, scope) for sign in (1, -1))
         return decimal(up - down) / decimal(2 * step)
@@ -240,9 +268,12 @@ class _Shifted(Evaluator):
         value = self.origin.array(name, place)
         if name == self.name:
             return value + self.step * (place == self.place)
-        if name == "s" and self.name == "q":
+        if name == "s" and self.name in ("q", "K"):
             scale: Fraction = self.parameter("scale")
-            return value + scale * self.step * self.origin.array("K", (*place, *self.place))
+            if self.name == "q":
+                return value + scale * self.step * self.origin.array("K", (*place, *self.place))
+            key, component = self.place
+            return value + scale * self.step * self.origin.array("q", (component,)) * (place == (key,))
         return value
 
 
@@ -252,17 +283,15 @@ def decimal(value: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, Poly):
+        raise NoValue("a power of something random that is no whole number")
+    if base == 0 and exponent < 0:
+        raise NoValue("division by zero")
     if exponent.is_Integer:
-        if base == 0 and exponent < 0:
-            raise NoValue("division by zero")
         return base ** int(exponent)
-    return _root(base) ** int(2 * exponent)
-
-
-def _root(value: Any) -> Any:
-    if not isinstance(value, Fraction):
-        return mpmath.sqrt(value)
-    above, below = isqrt(value.numerator), isqrt(value.denominator)
-    if above**2 != value.numerator or below**2 != value.denominator:
-        raise NoValue(f"√{value} is irrational")
-    return Fraction(above, below)
+    root = exact_root(base) if isinstance(base, Fraction) and exponent.q == 2 else None
+    if root is not None:
+        return root ** int(2 * exponent)
+    if base < 0:
+        raise NoValue("root of a negative number")
+    return mpmath.power(decimal(base), decimal(Fraction(int(exponent.p), int(exponent.q))))

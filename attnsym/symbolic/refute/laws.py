@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, permutations, product
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
 
 from attnsym.symbolic.refute.marginals import (
     AGREE,
+    ANY,
     LENGTH,
     MEAN_ONE,
-    NORMAL_MEAN_ONE,
-    NORMAL_TO_4,
-    NORMAL_WIDE,
+    NORMAL,
+    NORMALS,
     PEAKED,
     SIGN,
     SKEW,
     WIDE,
     WORDS,
     Marginal,
+    words,
 )
+from attnsym.symbolic.refute.variables import Poly, mean
 from attnsym.symbolic.trusted.assumptions import DISPLAYED
 
-Outcome: TypeAlias = tuple[Fraction, Mapping[str, tuple[Fraction, ...]]]
+Outcome: TypeAlias = tuple[Fraction, Mapping[str, tuple[Any, ...]]]
 
 
-Build: TypeAlias = Callable[[tuple[Fraction, ...]], Mapping[str, tuple[Fraction, ...]]]
+Build: TypeAlias = Callable[[tuple[Any, ...]], Mapping[str, tuple[Any, ...]]]
+MAX_OUTCOMES = 8000
 Recipe: TypeAlias = tuple[str, list[Marginal], Build]
 
 
@@ -39,10 +43,30 @@ class Law:
     name: str
     d: int
     outcomes: tuple[Outcome, ...]
+    _moments: dict[tuple[tuple[str, int], ...], Fraction] = field(default_factory=dict, compare=False, repr=False)
+
+    def moment(self, *components: tuple[str, int]) -> Fraction:
+        """E of the product of some components."""
+        if components not in self._moments:
+            total = Fraction(0)
+            for weight, outcome in self.outcomes:
+                value: Any = Fraction(1)
+                for name, place in components:
+                    value = value * outcome[name][place]
+                total += weight * mean(value)
+            self._moments[components] = total
+        return self._moments[components]
 
 
 def laws(
-    vectors: Sequence[str], scalars: Sequence[str] = (), *, normal: bool = False, sizes: Sequence[int] = (2, 1, 3)
+    vectors: Sequence[str],
+    scalars: Sequence[str] = (),
+    *,
+    normal: bool = False,
+    sizes: Sequence[int] = (2, 1, 3),
+    menus: Callable[[str, int], Sequence[Marginal]] | None = None,
+    matrices: Collection[str] = (),
+    directions: Collection[str] = ("u", "w"),
 ) -> Iterator[Law]:
     """
     Yield laws of the vectors and scalars named, the easiest to read first.
@@ -52,28 +76,47 @@ def laws(
     vectors, scalars : sequence of str
         Names of families.
     normal : bool
-        Use components with the moments of a normal law up to the fourth.
+        Whether all components are normal.
     sizes : sequence of int
         Values of d_k to try.
+    menus : callable, optional
+        The laws that a component of each vector may have at each d_k, the plainest first; overrules `normal`.
+    matrices : collection of str
+        Vectors that have d_k² components.
+    directions : collection of str
+        Vectors of length 1.
     """
-    base = NORMAL_TO_4 if normal else SIGN
-    directions = [name for name in vectors if name in ("u", "w")]
+    usual = NORMALS if normal else ANY
+    pick = menus or (lambda name, d: usual)
+    turning = [name for name in vectors if name in directions]
     plain = [name for name in vectors if name not in directions]
     for d in sizes:
-        if d * len(plain) > (4 if normal else 8):
+        lengths = {name: d * d if name in matrices else d for name in plain}
+        choices = {name: pick(name, d) for name in plain}
+        if not all(choices.values()):
             continue
-        for recipe in _vector_recipes(plain, d, base):
-            for direction in _direction_recipes(directions, d):
-                for scalar in _scalar_recipes(scalars, d):
-                    yield _enumerate(d, (recipe, direction, scalar))
+        recipes = _vector_recipes(plain, d) if all(own is ANY for own in choices.values()) else ()
+        if recipes == () or matrices:
+            recipes = _mixed_recipes(plain, lengths, choices)
+        for recipe in recipes:
+            for direction in _direction_recipes(turning, d):
+                for scalar in _scalar_recipes(scalars, d, pick):
+                    parts = (recipe, direction, scalar)
+                    if prod(len(source) for _, sources, _ in parts for source in sources) <= MAX_OUTCOMES:
+                        yield _enumerate(d, parts)
 
 
 def _enumerate(d: int, recipes: Sequence[Recipe]) -> Law:
-    """Multiply independent recipes out into one law."""
+    """Multiply independent recipes out into one law; variables that are no lists get numbers of their own."""
     outcomes: list[Outcome] = [(Fraction(1), {})]
+    number = 0
     for _, sources, build in recipes:
+        own: list[Marginal] = []
+        for source in sources:
+            own.append(tuple((v.renamed(number) if isinstance(v, Poly) else v, weight) for v, weight in source))
+            number += 1
         drawn = []
-        for values in product(*sources):
+        for values in product(*own):
             weight = Fraction(1)
             for _, probability in values:
                 weight *= probability
@@ -82,51 +125,173 @@ def _enumerate(d: int, recipes: Sequence[Recipe]) -> Law:
     return Law("; ".join(name for name, _, _ in recipes if name), d, tuple(outcomes))
 
 
-def _vector_recipes(vectors: Sequence[str], d: int, base: Marginal) -> Iterator[Recipe]:
+def _mixed_recipes(
+    vectors: Sequence[str], lengths: Mapping[str, int], menus: Mapping[str, Sequence[Marginal]]
+) -> Iterator[Recipe]:
+    """Laws of vectors whose components are drawn from menus of their own."""
     if not vectors:
         yield "", [], lambda values: {}
         return
-    words = WORDS[base]
+    first = {name: menus[name][0] for name in vectors}
+    choices = [first, *({**first, name: other} for name in vectors for other in menus[name][1:])]
+    choices.append({name: menus[name][-1] for name in vectors})
+    choices += [
+        {**first, one: menus[one][m], two: menus[two][n]}
+        for one, two in combinations(vectors, 2)
+        for m, n in product((1, 2), repeat=2)
+        if m < len(menus[one]) and n < len(menus[two])
+    ]
+    yield _drawn(vectors, lengths, first)
+    for one, two in permutations(vectors, 2):
+        if lengths[one] == lengths[two]:
+            yield from (_tied(vectors, lengths, first, one, two, *how) for how in _TIES)
+    yield from (_drawn(vectors, lengths, choice) for choice in choices[1:])
+    for count in range(1, len(vectors) + 1):
+        for chosen in combinations(vectors, count):
+            for choice in choices:
+                yield _repeated_number(vectors, lengths, choice, chosen)
+            yield _common_sign(vectors, lengths, first, chosen)
+            yield _common_factor(vectors, lengths, first, chosen)
+    for one, two in permutations(vectors, 2):
+        if lengths[one] == lengths[two]:
+            yield from (_tied(vectors, lengths, choice, one, two, *how) for choice in choices[1:] for how in _TIES[:1])
+
+
+_TIES = (
+    (Fraction(1), Fraction(0)),
+    (Fraction(-1), Fraction(0)),
+    (Fraction(3, 5), Fraction(4, 5)),
+    (Fraction(-4, 5), Fraction(3, 5)),
+)
+
+
+def _law_names(vectors: Sequence[str], choice: Mapping[str, Marginal]) -> str:
+    if len(set(map(choice.__getitem__, vectors))) == 1:
+        return f"components of {_list(vectors)} independent, {words(choice[vectors[0]])}"
+    return "independent components, " + ", ".join(f"of {_shown(name)} {words(choice[name])}" for name in vectors)
+
+
+def _split(vectors: Sequence[str], lengths: Mapping[str, int], values: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+    drawn = {}
+    for name in vectors:
+        drawn[name], values = values[: lengths[name]], values[lengths[name] :]
+    return drawn
+
+
+def _drawn(vectors: Sequence[str], lengths: Mapping[str, int], choice: Mapping[str, Marginal]) -> Recipe:
+    sources = [choice[name] for name in vectors for _ in range(lengths[name])]
+    return _law_names(vectors, choice), sources, partial(_split, vectors, lengths)
+
+
+def _tied(
+    vectors: Sequence[str],
+    lengths: Mapping[str, int],
+    choice: Mapping[str, Marginal],
+    one: str,
+    two: str,
+    slope: Fraction,
+    rest: Fraction,
+) -> Recipe:
+    """The second vector is the first one times `slope`, and a rest that is independent of it."""
+    sources = [choice[name] for name in vectors for _ in range(lengths[name])]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        drawn = _split(vectors, lengths, values)
+        pairs = zip(drawn[one], drawn[two], strict=True)
+        return {**drawn, two: tuple(slope * x + rest * y for x, y in pairs)}
+
+    what = f"{_shown(two)} = " + {1: "", -1: "−"}.get(int(slope) if rest == 0 else 0, f"{slope}·") + _shown(one)
+    what += f" + {rest}·(the like, independent)" if rest else ""
+    others = [name for name in vectors if name != two]
+    return f"{what}, {_law_names(others, choice)}", sources, build
+
+
+def _repeated_number(
+    vectors: Sequence[str], lengths: Mapping[str, int], choice: Mapping[str, Marginal], chosen: Sequence[str]
+) -> Recipe:
+    """Vectors whose components are all one number, the others with independent components."""
+    drawn = {name: 1 if name in chosen else lengths[name] for name in vectors}
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        return {name: own * (lengths[name] // drawn[name]) for name, own in _split(vectors, drawn, values).items()}
+
+    sources = [choice[name] for name in vectors for _ in range(drawn[name])]
+    return f"{_list(chosen)} constant over the components, {_law_names(vectors, choice)}", sources, build
+
+
+def _common_sign(
+    vectors: Sequence[str], lengths: Mapping[str, int], choice: Mapping[str, Marginal], chosen: Sequence[str]
+) -> Recipe:
+    sources = [choice[name] for name in vectors for _ in range(lengths[name])]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        drawn = _split(vectors, lengths, values[1:])
+        source = drawn[chosen[0]]
+        turned = {name: tuple(values[0] * x for x in drawn[name]) for name in chosen if name != chosen[0]}
+        return {**drawn, **turned, chosen[0]: source if turned else (*source[:-1], values[0] * source[0])}
+
+    name = f"{_law_names(vectors, choice)}, but " + (
+        f"{_list(chosen[1:])} times one common random sign"
+        if len(chosen) > 1
+        else f"the last component of {_shown(chosen[0])} its first times a random sign"
+    )
+    return name, [SIGN, *sources], build
+
+
+def _common_factor(
+    vectors: Sequence[str], lengths: Mapping[str, int], choice: Mapping[str, Marginal], chosen: Sequence[str]
+) -> Recipe:
+    sources = [choice[name] for name in vectors for _ in range(lengths[name])]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        drawn = _split(vectors, lengths, values[1:])
+        return drawn | {name: tuple(values[0] * x for x in drawn[name]) for name in chosen}
+
+    return f"{_law_names(vectors, choice)}, {_list(chosen)} times one common 1/5 or 7/5", [LENGTH, *sources], build
+
+
+def _vector_recipes(vectors: Sequence[str], d: int) -> Iterator[Recipe]:
+    if not vectors:
+        yield "", [], lambda values: {}
+        return
     if len(vectors) > 1:
         pairs = list(permutations(vectors, 2)) if len(vectors) > 2 else [tuple(vectors)]
-        bases = (SIGN, MEAN_ONE, WIDE, PEAKED) if base is SIGN else (base,)
+        bases = (SIGN, MEAN_ONE, WIDE, PEAKED)
         yield from (_copied(vectors, pair, d, own, sign) for own in bases for pair in pairs for sign in (1, -1))
     for count in range(len(vectors), 0, -1):
-        yield from (_constant(vectors, chosen, d, base) for chosen in combinations(vectors, count) if d > 1)
-    if base is SIGN and d > 1:
+        yield from (_constant(vectors, chosen, d, SIGN) for chosen in combinations(vectors, count) if d > 1)
+    if d > 1:
         if len(vectors) > 1:
-            yield _one_number(vectors, d)
-        yield from (_constant(vectors, (name,), d, MEAN_ONE) for name in vectors)
-    yield from (_independent(vectors, marginals, d) for marginals in _choices(vectors, base))
-    if base is SIGN:
-        yield _common_length(vectors, vectors, d)
-        if len(vectors) == 3:
-            yield _pairwise(vectors, d)
-        if len(vectors) > 1:
-            yield from (_common_length(vectors, [name], d) for name in vectors)
-            yield _agreeing(vectors, d)
-        yield from (_uneven(vectors, name, d) for name in vectors if d > 1)
+            yield from (_one_number(vectors, d, own) for own in (PEAKED, SIGN, MEAN_ONE, SKEW))
+        yield from (_constant(vectors, (name,), d, own) for name in vectors for own in (MEAN_ONE, SKEW, PEAKED))
+    yield from (_independent(vectors, marginals, d) for marginals in _choices(vectors))
+    yield _common_length(vectors, vectors, d)
+    if len(vectors) == 3:
+        yield _pairwise(vectors, d)
+    if len(vectors) > 1:
+        yield from (_common_length(vectors, [name], d) for name in vectors)
+        yield _agreeing(vectors, d)
+    yield from (_uneven(vectors, name, d) for name in vectors if d > 1)
     if d == 3:
         yield (
-            f"components of {_list(vectors)} {words}, the third the product of the others",
-            [base] * (2 * len(vectors)),
+            f"components of {_list(vectors)} {WORDS[SIGN]}, the third the product of the others",
+            [SIGN] * (2 * len(vectors)),
             lambda values: {name: (*own, own[0] * own[1]) for name, own in zip(vectors, _cut(values, 2), strict=True)},
         )
 
 
-def _choices(vectors: Sequence[str], base: Marginal) -> Iterator[list[Marginal]]:
+def _choices(vectors: Sequence[str]) -> Iterator[list[Marginal]]:
     """Marginal laws: all alike, then one vector different."""
-    others = [MEAN_ONE, WIDE, SKEW, PEAKED] if base is SIGN else [NORMAL_MEAN_ONE, NORMAL_WIDE, MEAN_ONE, SIGN]
+    others = [MEAN_ONE, WIDE, SKEW, PEAKED]
     yield [others[0]] * len(vectors)
     for position in range(len(vectors)):
         for other in others:
-            yield [other if n == position else base for n in range(len(vectors))]
-    yield [base] * len(vectors)
-    if base is SIGN:
-        yield [SKEW] * len(vectors)
-        for one, two in permutations(range(len(vectors)), 2):
-            for other in others:
-                yield [PEAKED if n == one else other if n == two else base for n in range(len(vectors))]
+            yield [other if n == position else SIGN for n in range(len(vectors))]
+    yield [SIGN] * len(vectors)
+    yield [SKEW] * len(vectors)
+    for one, two in permutations(range(len(vectors)), 2):
+        for other in others:
+            yield [PEAKED if n == one else other if n == two else SIGN for n in range(len(vectors))]
 
 
 def _independent(vectors: Sequence[str], marginals: Sequence[Marginal], d: int) -> Recipe:
@@ -164,9 +329,9 @@ def _constant(vectors: Sequence[str], chosen: Sequence[str], d: int, base: Margi
     return f"{what}, independent, {WORDS[base]}", [base] * sum(lengths), build
 
 
-def _one_number(vectors: Sequence[str], d: int) -> Recipe:
-    name = f"all components of {_list(vectors)} one and the same number, {WORDS[PEAKED]}"
-    return name, [PEAKED], lambda values: dict.fromkeys(vectors, values * d)
+def _one_number(vectors: Sequence[str], d: int, marginal: Marginal) -> Recipe:
+    name = f"all components of {_list(vectors)} one and the same number, {WORDS[marginal]}"
+    return name, [marginal], lambda values: dict.fromkeys(vectors, values * d)
 
 
 def _common_length(vectors: Sequence[str], chosen: Sequence[str], d: int) -> Recipe:
@@ -238,19 +403,24 @@ def _direction_recipes(directions: Sequence[str], d: int) -> Iterator[Recipe]:
         )
 
 
-def _scalar_recipes(scalars: Sequence[str], d: int) -> Iterator[Recipe]:
-    """S has mean 0 and second moment d; the others are signs, or one of them is not."""
+def _scalar_recipes(scalars: Sequence[str], d: int, pick: Callable[[str, int], Sequence[Marginal]]) -> Iterator[Recipe]:
+    """S has mean 0 and second moment d, z is normal; the others are signs, or one of them is not."""
     score: Marginal = ((Fraction(d), Fraction(1, 2 * d)), (Fraction(-d), Fraction(1, 2 * d)))
     score += ((Fraction(0), 1 - Fraction(1, d)),) if d > 1 else ()
-    usual = {"S": score, "z": NORMAL_TO_4}
+    usual = {name: pick(name, d)[0] for name in scalars} | {"S": score, "z": NORMAL}
     for different in (None, *scalars):
-        for other in (MEAN_ONE, WIDE) if different else (SIGN,):
-            sources = [other if name == different else usual.get(name, SIGN) for name in scalars]
-            words = f"{different} {WORDS[other]}" if different else ""
-            yield words, sources, lambda values: {name: (x,) for name, x in zip(scalars, values, strict=True)}
+        for other in pick(different, d)[1:3] if different else (SIGN,):
+            chosen = usual | ({different: other} if different else {})
+            spelled = {name: f"±{d} with probability {Fraction(1, 2 * d)} each" for name in scalars if name == "S"}
+            named = [f"{name} {spelled.get(name, words(own))}" for name, own in chosen.items() if name in scalars]
+            yield ", ".join(named), [chosen[name] for name in scalars], partial(_single_values, scalars)
     for one, two in combinations(scalars, 2):
-        sources = [usual.get(name, SIGN) for name in scalars]
-        yield f"{two} = {one}", sources, partial(_repeated, scalars, one, two)
+        sources = [usual[name] for name in scalars]
+        yield f"{two} = {one}, {one} {words(usual[one])}", sources, partial(_repeated, scalars, one, two)
+
+
+def _single_values(scalars: Sequence[str], values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+    return {name: (x,) for name, x in zip(scalars, values, strict=True)}
 
 
 def _repeated(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TypeAlias
+from math import isqrt
+from typing import Any, TypeAlias
 
-Marginal: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
+from attnsym.symbolic.refute.variables import Poly, standard
+
+# Values with their probabilities; a value may be a variable of a law that is no list.
+Marginal: TypeAlias = tuple[tuple[Any, Fraction], ...]
 
 
 def _marginal(**weights: str) -> Marginal:
@@ -19,13 +23,19 @@ MEAN_ONE = _marginal(a="0 1/2", b="2 1/2")
 WIDE = _marginal(a="2 1/2", b="-2 1/2")
 SKEW = _marginal(a="2 1/5", b="-1/2 4/5")
 PEAKED = _marginal(a="2 1/8", b="-2 1/8", c="0 3/4")
-# Mean 0, variance 1, third moment 0, fourth moment 3: normal as far as fourth moments can see.
-NORMAL_TO_4 = _marginal(a="2 1/12", b="-2 1/12", c="1 1/6", d="-1 1/6", e="0 1/2")
 LENGTH = _marginal(a="1/5 1/2", b="7/5 1/2")
 AGREE = _marginal(a="1 3/4", b="-1 1/4")
 
-NORMAL_MEAN_ONE = tuple((value + 1, weight) for value, weight in NORMAL_TO_4)
-NORMAL_WIDE = tuple((2 * value, weight) for value, weight in NORMAL_TO_4)
+
+def _variable(value: Poly) -> Marginal:
+    return ((value, Fraction(1)),)
+
+
+NORMAL, UNIFORM, LAPLACE, EXPONENTIAL = (
+    _variable(standard(law)) for law in ("normal", "uniform", "laplace", "exponential")
+)
+NORMAL_MEAN_ONE = _variable(standard("normal") + 1)
+NORMAL_WIDE = _variable(2 * standard("normal"))
 
 WORDS = {
     SIGN: "random signs ±1",
@@ -33,7 +43,66 @@ WORDS = {
     WIDE: "±2",
     SKEW: "2 with probability 1/5 and −1/2 otherwise",
     PEAKED: "±2 with probability 1/8 each and 0 otherwise",
-    NORMAL_TO_4: "a five-point law with normal moments up to the fourth",
-    NORMAL_MEAN_ONE: "that law moved to mean 1",
-    NORMAL_WIDE: "that law doubled",
+    NORMAL: "standard normal",
+    NORMAL_MEAN_ONE: "normal with mean 1 and variance 1",
+    NORMAL_WIDE: "normal with mean 0 and variance 4",
+    UNIFORM: "uniform with mean 0 and variance 1",
+    LAPLACE: "Laplace with mean 0 and variance 1",
+    EXPONENTIAL: "exponential, moved to mean 0 (variance 1)",
 }
+LAWS = {"sign": SIGN, "normal": NORMAL, "uniform": UNIFORM, "laplace": LAPLACE, "exponential": EXPONENTIAL}
+# What a component may be when nothing more is known of it, and when it is normal: the first is the plainest.
+ANY = (SIGN, MEAN_ONE, WIDE, SKEW, PEAKED)
+NORMALS = (NORMAL, NORMAL_MEAN_ONE, NORMAL_WIDE)
+
+
+def words(marginal: Marginal) -> str:
+    """A marginal law in words."""
+    if marginal in WORDS:
+        return WORDS[marginal]
+    if isinstance(marginal[0][0], Poly):
+        linear = marginal[0][0].linear() or {}
+        deviation = next((value for variable, value in linear.items() if variable[0]), Fraction(0))
+        return f"normal with mean {linear.get(('', 0), 0)} and variance {deviation**2}"
+    return " or ".join(f"{value} with probability {weight}" for value, weight in marginal)
+
+
+def with_moments(mean: Fraction, second: Fraction, fourth: Fraction | None) -> Marginal | None:
+    """A law on few values with these moments, by symmetric values ±a, ±b and 0 moved to the mean; None if none fits."""
+    if mean:
+        spread = second - mean**2
+        around = with_moments(Fraction(0), spread, None) if fourth is None and spread > 0 else None
+        return around and tuple((value + mean, weight) for value, weight in around)
+    root = exact_root(second)
+    if fourth is None and root is not None and root > 0:
+        return ((root, Fraction(1, 2)), (-root, Fraction(1, 2)))
+    fourth = 2 * second**2 if fourth is None else fourth
+    if second <= 0 or fourth < second**2:
+        return None
+    ratio = fourth / second
+    low = Fraction(isqrt(int(256 * ratio)), 16)
+    high = low + Fraction(1, 16)
+    if low**2 == ratio:
+        weights = {low: second / ratio}
+    else:
+        difference = high**2 - low**2
+        weights = {high: (fourth - second * low**2) / (high**2 * difference)}
+        if low:
+            weights[low] = (second * high**2 - fourth) / (low**2 * difference)
+        elif weights[high] * high**2 != second:
+            return None
+    zero = 1 - sum(weights.values())
+    if zero < 0 or min(weights.values()) < 0:
+        return None
+    pairs: list[tuple[Any, Fraction]] = [
+        (sign * value, weight / 2) for value, weight in weights.items() if weight for sign in (1, -1)
+    ]
+    return (*pairs, *[(Fraction(0), Fraction(zero))] * (zero > 0))
+
+
+def exact_root(value: Fraction) -> Fraction | None:
+    """The square root where it is rational."""
+    if value < 0:
+        return None
+    above, below = isqrt(value.numerator), isqrt(value.denominator)
+    return Fraction(above, below) if above**2 == value.numerator and below**2 == value.denominator else None

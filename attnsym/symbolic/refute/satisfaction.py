@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from fractions import Fraction
-from itertools import product
-from typing import Any
+from itertools import combinations, product
+from typing import Any, TypeAlias
 
-from attnsym.symbolic.refute.evaluator import Evaluator
 from attnsym.symbolic.refute.laws import Law
-from attnsym.symbolic.trusted.assumptions import Assumption
+from attnsym.symbolic.refute.variables import Poly, mean
+from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 
 
-def satisfies(law: Law, item: Assumption) -> bool:
-    """Whether a finite law satisfies an assumption, by enumeration (normality: up to the fourth moment)."""
+def satisfies(law: Law, item: Assumption, keys: int = 0) -> bool:
+    """
+    Whether a law satisfies an assumption: by enumeration, and by exact moments where a component is no list of values.
+
+    True is certain. Of variables that are no lists, independence is seen where they are different ones, or jointly
+    normal and uncorrelated.
+    """
     names, d = item.arguments, law.d
-    mean = Evaluator(d, 1, law, ()).mean
-    if item.kind in ("modulo", "second_moments"):
+    if item.kind in ("modulo", "second_moments", "given"):
         return True
+    if item.kind == "exchangeable":
+        return False
+    names = names[:1] if item.kind in ("moment", "law") else names
     components = [(name, place) for name in names for place in range(len(law.outcomes[0][1][name]))]
-
-    def moment(*chosen: tuple[str, int]) -> Fraction:
-        def product_of(outcome: Mapping[str, Any]) -> Fraction:
-            result = Fraction(1)
-            for name, place in chosen:
-                result *= outcome[name][place]
-            return result
-
-        return mean(product_of)
+    moment = law.moment
 
     def variance(own: tuple[str, int]) -> Fraction:
         return moment(own, own) - moment(own) ** 2
@@ -49,7 +47,8 @@ def satisfies(law: Law, item: Assumption) -> bool:
         case "independent_components":
             return _independent(law, [[own] for own in components])
         case "independent_pairs":
-            return _independent(law, [[own for own in components if own[1] == place] for place in range(d)])
+            places = range(len(components) // 2)
+            return _independent(law, [[own for own in components if own[1] == place] for place in places])
         case "uncorrelated":
             pairs = [(one, two) for one in components for two in components if one < two]
             return all(covariance(*pair) == 0 for pair in pairs if len(names) == 1 or pair[0][0] != pair[1][0])
@@ -60,19 +59,27 @@ def satisfies(law: Law, item: Assumption) -> bool:
         case "mean_variance":
             return same_everywhere(*map(moment, components)) and same_everywhere(*map(variance, components))
         case "identical":
-            return len({_pmf(law, [own]) for own in components}) == 1
+            return len({_shape(law, [own]) for own in components}) == 1
         case "fourth_moment":
             return same_everywhere(*(moment(*[own] * 4) for own in components))
         case "gaussian":
-            return all(_is_normal_to_4(moment, [own]) for own in components)
+            return all(_is_normal(law, [own]) for own in components)
         case "gaussian_pairs":
-            return all(_is_normal_to_4(moment, [(names[0], r), (names[1], r)]) for r in range(d))
+            return all(_is_normal(law, [(names[0], r), (names[1], r)]) for r in range(len(components) // 2))
         case "aligned":
-            return same_everywhere(*(covariance((names[0], r), (names[1], r)) for r in range(d)))
+            return same_everywhere(*(covariance((names[0], r), (names[1], r)) for r in range(len(components) // 2)))
         case "same":
             return all(outcome[names[0]] == outcome[names[1]] for _, outcome in law.outcomes)
         case "constant":
             return all(len(set(outcome[names[0]])) == 1 for _, outcome in law.outcomes)
+        case "moment":
+            order, number, size = given_moment(item)
+            number /= {"": 1, "n_keys": keys or d}.get(size, d)
+            return all(moment(*[own] * order) == number for own in components)
+        case "law":
+            return all(_has_law(law, own, item.arguments[1]) for own in components)
+        case "unit":
+            return all(sum((x * x for x in outcome[names[0]]), Fraction(0)) == 1 for _, outcome in law.outcomes)
         case "isotropic":
             spread = all(moment(x, y) == Fraction(int(x == y), d) for x in components for y in components)
             return spread and all(moment(own) == 0 for own in components)
@@ -82,36 +89,99 @@ def satisfies(law: Law, item: Assumption) -> bool:
     raise AssertionError(item.kind)
 
 
-def _pmf(law: Law, components: list[tuple[str, int]]) -> frozenset[tuple[Any, Fraction]]:
-    weights: Counter[Any] = Counter()
+Place: TypeAlias = tuple[str, int]
+
+
+def _pmf(law: Law, components: list[Place]) -> frozenset[tuple[Any, Fraction]]:
+    weights: dict[Any, Fraction] = {}
     for weight, outcome in law.outcomes:
-        weights[tuple(outcome[name][place] for name, place in components)] += weight  # type: ignore[assignment]
-    return frozenset(weights.items())  # type: ignore[arg-type]
+        key = tuple(outcome[name][place] for name, place in components)
+        weights[key] = weights.get(key, Fraction(0)) + weight
+    return frozenset(weights.items())
 
 
-def _independent(law: Law, groups: list[list[tuple[str, int]]]) -> bool:
+def _independent(law: Law, groups: list[list[Place]]) -> bool:
     marginals = [dict(_pmf(law, group)) for group in groups]
     joint = dict(_pmf(law, [own for group in groups for own in group]))
+    total = 1
+    for marginal in marginals:
+        total *= len(marginal)
+    if total > len(joint):  # some combination has probability 0
+        return False
     for values in product(*marginals):
         weight = Fraction(1)
         for marginal, value in zip(marginals, values, strict=True):
             weight *= marginal[value]
         if joint.get(tuple(entry for value in values for entry in value), Fraction(0)) != weight:
             return False
-    return True
+    return all(
+        _apart([x for values in one for x in values], [y for values in two for y in values])
+        for one, two in combinations(marginals, 2)
+    )
 
 
-def _is_normal_to_4(moment: Any, components: list[tuple[str, int]]) -> bool:
-    """Whether all third and fourth moments are those of the normal law with the same means and covariances."""
+def _apart(first: list[Any], second: list[Any]) -> bool:
+    """Whether the variables behind two groups of values are independent: different, or normal and uncorrelated."""
+    ours, theirs = ([x for x in group if isinstance(x, Poly)] for group in (first, second))
+    shared = set().union(*(x.variables() for x in ours)) & set().union(*(y.variables() for y in theirs))
+    if not shared:
+        return True
+    linear = [x.linear() for x in (*ours, *theirs) if x.variables() & shared]
+    if any(own is None or any(variable[0] not in ("", "normal") for variable in own) for own in linear):
+        return False
+    return all(mean(x * y) == mean(x) * mean(y) for x in ours for y in theirs)
 
-    def central(*chosen: tuple[str, int]) -> Fraction:
-        if not chosen:
-            return Fraction(1)
-        first, rest = chosen[0], chosen[1:]
-        total: Fraction = moment(first) * central(*rest)
-        for position, other in enumerate(rest):
-            spread = moment(first, other) - moment(first) * moment(other)
-            total += spread * central(*rest[:position], *rest[position + 1 :])
-        return total
 
-    return all(moment(*chosen) == central(*chosen) for order in (3, 4) for chosen in product(components, repeat=order))
+def _is_normal(law: Law, components: list[Place]) -> bool:
+    """Whether the components are jointly normal: linear in normal variables, with one covariance in all outcomes."""
+    for _, outcome in law.outcomes:
+        for name, place in components:
+            value = outcome[name][place]
+            own = value.linear() if isinstance(value, Poly) else None
+            if own is None or any(law_name not in ("", "normal") for law_name, _ in own):
+                return False
+    return len(_shape(law, components)) == 1
+
+
+def _shape(law: Law, components: list[Place]) -> frozenset[tuple[Any, Fraction]]:
+    """The joint law of some components up to the names of variables: normal ones by their means and covariances."""
+    weights: Counter[Any] = Counter()
+    for weight, outcome in law.outcomes:
+        values = [outcome[name][place] for name, place in components]
+        weights[_form(values)] += weight  # type: ignore[assignment]
+    return frozenset(weights.items())  # type: ignore[arg-type]
+
+
+def _form(values: list[Any]) -> Any:
+    linear = [value.linear() if isinstance(value, Poly) else {("", 0): value} for value in values]
+    normal = all(own is not None and all(law in ("", "normal") for law, _ in own) for own in linear)
+    if normal and any(isinstance(value, Poly) for value in values):
+        moments = [mean(x) for x in values] + [mean(x * y) for x in values for y in values]
+        return "normal", tuple(moments)
+    names: dict[Any, Any] = {}
+    form = []
+    for value in values:
+        if isinstance(value, Poly):
+            terms = []
+            for powers, number in sorted(value.terms.items()):
+                renamed = [((law, names.setdefault((law, n), len(names))), e) for (law, n), e in powers]
+                terms.append((tuple(sorted(renamed)), number))
+            form.append(tuple(terms))
+        else:
+            form.append(value)
+    return tuple(form)
+
+
+def _has_law(law: Law, own: Place, name: str) -> bool:
+    if name == "sign":
+        return _pmf(law, [own]) == frozenset({((Fraction(1),), Fraction(1, 2)), ((Fraction(-1),), Fraction(1, 2))})
+    if name == "normal":
+        return _is_normal(law, [own]) and law.moment(own) == 0 and law.moment(own, own) == 1
+    values = [outcome[own[0]][own[1]] for _, outcome in law.outcomes]
+    return all(_is_standard(value, name) for value in values)
+
+
+def _is_standard(value: Any, name: str) -> bool:
+    """Whether a value is one variable of this law, as it is."""
+    form = list((value.linear() or {}).items()) if isinstance(value, Poly) else []
+    return len(form) == 1 and form[0][0][0] == name and form[0][1] == 1

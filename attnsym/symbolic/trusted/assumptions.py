@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
+from math import factorial
 
-from attnsym.symbolic.trusted.families import FAMILIES
+from attnsym.symbolic.trusted.families import FAMILIES, MOVING, SORTS, family
 
 # kind -> (fewest arguments, most arguments, sentence); {0} and {1} are the vectors named.
 _KINDS: dict[str, tuple[int, int, str]] = {
@@ -29,13 +30,20 @@ _KINDS: dict[str, tuple[int, int, str]] = {
     "second_moments": (1, 1, "E[{0}ᵢ{0}ⱼ] is the matrix C of {0}"),
     "isotropic": (1, 1, "E[{0}ᵢ] = 0 and E[{0}ᵢ{0}ⱼ] = δᵢⱼ/d_k: the direction of {0} prefers no axis"),
     "induction_hypothesis": (1, 1, "E[{0}] = 0 and E[{0}²] = d_k: the claim for d_k components"),
+    "moment": (3, 3, "every component of {0} has E[{0}ᵢ^{1}] = {2}"),
+    "law": (2, 2, "every component of {0} has the {1} law of mean 0 and variance 1"),
+    "unit": (1, 1, "{0} has length 1: Σᵢ {0}ᵢ² = 1"),
+    "exchangeable": (1, 1, "{0} is random, and no key is set apart from another"),
+    "given": (1, 4, "{all} held fixed: expectations are taken given {all}"),
     "modulo": (2, 2, "powers of {0} from {0}^{1} on are dropped"),
 }
 
 KINDS = tuple(_KINDS)
 NOT_VECTORS = ("modulo", "induction_hypothesis")
 DISPLAYED = {"k2": "k′", "u": "û", "w": "ŵ"}
-_CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*(\w+(?:\s*,\s*\w+)*)\s*\)\s*", re.ASCII)
+LAWS = ("sign", "uniform", "laplace", "exponential", "normal")
+_CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([\w/-]+(?:\s*,\s*[\w/-]+)*)\s*\)\s*", re.ASCII)
+_VALUE = re.compile(rf"(-?\d{{1,40}})(?:/(\d{{1,40}}))?(?:/({'|'.join(SORTS)}))?", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -89,72 +97,84 @@ def assumption(text: str | Assumption) -> Assumption:
 
 @lru_cache(maxsize=1024)
 def _read(text: str) -> Assumption:
-    match = _CALL.fullmatch(text) if len(text) <= 200 else None
+    match = _CALL.fullmatch(text) if len(text) <= 200 and text.count("(") == 1 else None
     if match is None or match[1] not in _KINDS:
         raise ValueError(f"unknown assumption {text!r}: write kind(vectors) with kind one of {', '.join(KINDS)}")
     kind, arguments = match[1], tuple(part.strip() for part in match[2].split(","))
     fewest, most, _ = _KINDS[kind]
-    if not fewest <= len(arguments) <= most or len(set(arguments)) < len(arguments):
+    if not fewest <= len(arguments) <= most or (kind != "moment" and len(set(arguments)) < len(arguments)):
         count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         raise ValueError(f"{kind} takes {count} different vectors: got {text!r}")
-    if kind == "modulo":
-        if arguments[0] not in ("t", "c", "scale") or not arguments[1].isdecimal() or not 1 <= int(arguments[1]) <= 20:
-            raise ValueError(f"modulo takes a parameter (t, c or scale) and an order from 1 to 20: got {text!r}")
-        return Assumption(kind, arguments)
-    own = {"isotropic": ("u",), "induction_hypothesis": ("S",), "same": ("q", "k", "k2"), "constant": ("q", "k", "k2")}
-    if any(name not in own.get(kind, arguments) for name in arguments):
-        raise ValueError(f"{kind} speaks of {', '.join(own[kind])} only: got {text!r}")
-    for name in arguments:
-        family = FAMILIES.get(name)
-        if family is None or not family.random:
-            known = ", ".join(sorted(key for key, value in FAMILIES.items() if value.random))
-            raise ValueError(f"{kind} speaks of random vectors ({known}): got {name!r} in {text!r}")
+    trouble = _trouble(kind, arguments)
+    if trouble:
+        raise ValueError(f"{kind} {trouble}: got {text!r}")
     return Assumption(kind, arguments)
 
 
-class Facts:
-    """
-    What a set of assumptions says, closed under implication, in the form in which the kernel asks for it.
+def _trouble(kind: str, arguments: tuple[str, ...]) -> str:
+    """Say what an assumption of this kind needs and these arguments do not give."""
+    if kind == "modulo":
+        order = arguments[1]
+        small = arguments[0] in ("t", "c", "scale") and order.isdecimal() and len(order) < 3 and 1 <= int(order) <= 20
+        return "" if small else "takes a parameter (t, c or scale) and an order from 1 to 20"
+    if kind == "given":
+        return "" if set(arguments) <= MOVING else f"speaks of {', '.join(sorted(MOVING))} only"
+    own = {
+        "isotropic": ("u",),
+        "induction_hypothesis": ("S",),
+        "same": ("q", "k", "k2"),
+        "constant": ("q", "k", "k2"),
+        "exchangeable": ("p",),
+    }
+    if any(name not in own.get(kind, arguments) for name in arguments):
+        return f"speaks of {', '.join(own[kind])} only"
+    if kind == "exchangeable":
+        return ""
+    vectors = arguments[:1] if kind in ("moment", "law") else arguments
+    for name in vectors:
+        known = family(name)
+        if known is None or not known.random:
+            listed = ", ".join(sorted(key for key, value in FAMILIES.items() if value.random))
+            return f"speaks of random vectors ({listed}, or a lower-case name of your own), and {name!r} is none"
+    if kind in _PAIRED and len({len(_sorts(name)) for name in vectors}) > 1:
+        return "pairs component with component, and these have different indices"
+    if kind == "unit" and len(_sorts(arguments[0])) != 1:
+        return "speaks of vectors only"
+    if kind == "law" and arguments[1] not in LAWS:
+        return f"takes one of the laws {', '.join(LAWS)}"
+    if kind == "moment" and not (
+        arguments[1] in _ORDERS and (parts := _VALUE.fullmatch(arguments[2])) and parts[2] != "0"
+    ):
+        return "takes a vector, an order from 1 to 16 and a number such as 9/5 or 1/d_model"
+    return ""
 
-    Only implications that hold for every law are drawn: independent pairs have independent components, and
-    independent components are uncorrelated.
-    """
 
-    def __init__(self, assumptions: Iterable[Assumption] = ()) -> None:
-        given = {assumption(item) for item in assumptions}
-        for item in tuple(given):
-            if item.kind == "independent_pairs":
-                given |= {Assumption("independent_components", (name,)) for name in item.arguments}
-            if item.kind == "gaussian_pairs":
-                given |= {Assumption("gaussian", (name,)) for name in item.arguments}
-        same = {item.arguments[1]: item.arguments[0] for item in given if item.kind == "same"}
-        given |= {
-            Assumption(item.kind, (same[item.arguments[0]],))
-            for item in given
-            if len(item.arguments) == 1 and item.arguments[0] in same
-        }
-        self._by_kind: dict[str, set[tuple[str, ...]]] = {}
-        for item in given:
-            self._by_kind.setdefault(item.kind, set()).add(item.arguments)
-        self.same = {b: a for a, b in self._by_kind.get("same", ())}
-        self.constant = {a for (a,) in self._by_kind.get("constant", ())}
-        self.groups = [frozenset(names) for names in self._by_kind.get("independent", ())]
-        self.apart = [(names[0], frozenset(names)) for names in self._by_kind.get("independent_of", ())]
-        self.pairs = [frozenset(names) for names in self._by_kind.get("independent_pairs", ())]
-        self.aligned = tuple(self._by_kind.get("aligned", ()))
-        self.orders = {name: int(order) for name, order in self._by_kind.get("modulo", ())}
-        self.known = frozenset(given)
+_PAIRED = ("aligned", "gaussian_pairs", "independent_pairs", "same")
+_ORDERS = {str(order) for order in range(1, 17)}
 
-    def says(self, kind: str, *names: str) -> bool:
-        """Whether `kind` was assumed of these vectors, in this order or (for two) the other."""
-        facts = self._by_kind.get(kind, ())
-        return names in facts or names[::-1] in facts
 
-    def representative(self, family: str, indices: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-        """Follow ``same`` and ``constant`` to the component that this one equals."""
-        if not (self.same or self.constant):
-            return family, indices
-        seen = {family}
-        while (family := self.same.get(family, family)) not in seen:
-            seen.add(family)
-        return family, (() if family in self.constant else indices)
+def _sorts(name: str) -> tuple[str, ...]:
+    known = family(name)
+    return known.sorts if known else ()
+
+
+def given_moment(item: Assumption) -> tuple[int, Fraction, str]:
+    """Read ``moment(q, 4, 9/5)``: the order, the number, and the size it is divided by ("" for none)."""
+    parts = _VALUE.fullmatch(item.arguments[2])
+    assert parts is not None
+    return int(item.arguments[1]), Fraction(int(parts[1]), int(parts[2] or 1)), parts[3] or ""
+
+
+def law_moment(law: str, order: int) -> Fraction:
+    """E[xⁿ] under a law of mean 0 and variance 1, known by name."""
+    if law == "exponential":  # Exp(1) − 1: the subfactorials
+        return Fraction(sum((-1) ** r * (factorial(order) // factorial(r)) for r in range(order + 1)))
+    if order % 2:
+        return Fraction(0)
+    half = order // 2
+    return {
+        "sign": Fraction(1),
+        "uniform": Fraction(3**half, order + 1),
+        "laplace": Fraction(factorial(order), 2**half),
+        "normal": Fraction(factorial(order), 2**half * factorial(half)),
+    }[law]

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 from attnsym.symbolic.trusted import lemma
-from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.moments import Moments
 from attnsym.symbolic.trusted.polynomial import (
     Budget,
@@ -16,15 +16,19 @@ from attnsym.symbolic.trusted.polynomial import (
     accumulate,
     add,
     constant,
+    inverted,
     multiply,
+    reduced,
     single,
     size_generator,
+    times,
 )
 from attnsym.symbolic.trusted.terms import (
     EXPONENTIAL,
     INVERSE_PARTITION,
     WEIGHT_SORT,
     Add,
+    Claim,
     Component,
     Delta,
     Mean,
@@ -38,37 +42,49 @@ from attnsym.symbolic.trusted.terms import (
 )
 
 INVERSE: Generator = (INVERSE_PARTITION, ())
+Values = Mapping[str, Polynomial]
 
 
-def equal(difference: Term, free: Mapping[int, str], facts: Facts, random: frozenset[str]) -> tuple[bool, Moments]:
+def equal(claim: Claim, facts: Facts, values: Values | None = None) -> tuple[bool, Moments]:
     """
-    Decide whether `difference` vanishes at every size of every sort, for every law satisfying `facts`.
+    Decide whether the difference vanishes at every size of every sort, for every law satisfying `facts`.
 
     Parameters
     ----------
-    difference : Term
-        Left side minus right side.
-    free : mapping of int to str
-        The free indices and their sorts; the equation is claimed for every value of them.
+    claim : Claim
+        The equation.
     facts : Facts
         The assumptions cited.
-    random : frozenset of str
-        Families of components that `Mean` acts on; everything else passes through it.
+    values : mapping of str to Polynomial, optional
+        What the roots of the claim are.
 
     Returns
     -------
     (bool, Moments)
         The decision, and the moments that had to be finite.
+
+    Raises
+    ------
+    ZeroDivisionError
+        If a denominator is 0 under the facts.
     """
     budget = Budget()
-    moments = Moments(facts, budget)
-    sorts = sorted(lemma.sorts(difference) | set(free.values()))
-    ranges = [range(1, lemma.points(difference, sort, list(free.values()).count(sort)) + 1) for sort in sorts]
-    for values in product(*ranges):
-        sizes = dict(zip(sorts, values, strict=True))
+    moments = Moments(facts, budget, values)
+    difference, free, below = claim.difference, claim.free, claim.denominators
+    involved = set().union(*(lemma.sorts(term, facts) for term in (difference, *below.values())))
+    sorts = sorted(involved | set(free.values()))
+    ranges = [
+        range(1, lemma.points(difference, sort, list(free.values()).count(sort), facts, below) + 1) for sort in sorts
+    ]
+    for point in product(*ranges):
+        sizes = dict(zip(sorts, point, strict=True))
         for environment in _free_values(free, sizes):
-            value = _Evaluation(sizes, facts, moments, budget, random).of(difference, environment)
-            if not _vanishes(value, sizes, budget):
+            evaluation = _Evaluation(sizes, facts, moments, budget, claim)
+            value = evaluation.of(difference, environment)
+            inverses: dict[Generator, Polynomial] = {
+                (name, ()): evaluation.of(term, environment) for name, term in below.items()
+            }
+            if not _vanishes(value, sizes, budget, inverses, evaluation):
                 return False, moments
     return True, moments
 
@@ -86,38 +102,58 @@ def _free_values(free: Mapping[int, str], sizes: Mapping[str, int]) -> Iterator[
             yield environment
 
 
-def _vanishes(value: Polynomial, sizes: Mapping[str, int], budget: Budget) -> bool:
-    """Put the sizes in, clear 1/Z, and see whether everything cancels."""
+def _vanishes(
+    value: Polynomial,
+    sizes: Mapping[str, int],
+    budget: Budget,
+    inverses: Mapping[Generator, Polynomial],
+    evaluation: _Evaluation,
+) -> bool:
+    """Clear every denominator and 1/Z, put the sizes in, and see whether everything cancels."""
+    for generator, below in inverses.items():
+        value = cleared(value, generator, below, budget)
+    partition = add(single((EXPONENTIAL, (n,))) for n in range(1, sizes.get(WEIGHT_SORT, 0) + 1))
+    value = cleared(value, INVERSE, partition, budget)
+    return not reduced(_sized(evaluation.on_the_sphere(value), sizes))
+
+
+def cleared(value: Polynomial, inverse: Generator, below: Polynomial, budget: Budget) -> Polynomial:
+    """Multiply by the denominator until no inverse of it is left."""
     settled: dict[int, Polynomial] = {}
     for monomial, coefficient in value.items():
-        rest, inverse = [], 0
+        rest = tuple(item for item in monomial if item[0] != inverse)
+        accumulate(settled.setdefault(dict(monomial).get(inverse, 0), {}), rest, coefficient)
+    result: Polynomial = {}
+    for power in range(max(settled, default=0) + 1):
+        result = add([multiply(result, below, budget), settled.get(power, {})])
+    return result
+
+
+def _sized(value: Polynomial, sizes: Mapping[str, int]) -> Polynomial:
+    """Put in the sizes; odd powers of √size stay, since a perfect square must not make them rational."""
+    result: Polynomial = {}
+    for monomial, coefficient in reduced(value).items():
+        rest = []
         for generator, power in monomial:
             size = sizes.get(generator[0][1:]) if generator[0].startswith("√") else None
-            if generator == INVERSE:
-                inverse = power
-            elif size is None:
+            if size is None:
                 rest.append((generator, power))
             else:
                 coefficient *= Fraction(size) ** (power // 2)
-                if power % 2:
-                    rest.append((generator, 1))
-        accumulate(settled.setdefault(inverse, {}), tuple(rest), coefficient)
-    partition = add(single((EXPONENTIAL, (n,))) for n in range(1, sizes.get(WEIGHT_SORT, 0) + 1))
-    cleared: Polynomial = {}
-    for power in range(max(settled, default=0) + 1):
-        cleared = add([multiply(cleared, partition, budget), settled.get(power, {})])
-    return not cleared
+                rest += [(generator, 1)] * (power % 2)
+        accumulate(result, tuple(rest), coefficient)
+    return result
 
 
 class _Evaluation:
     """The value of a term at given sizes, as a polynomial in components, parameters and moments."""
 
-    def __init__(
-        self, sizes: Mapping[str, int], facts: Facts, moments: Moments, budget: Budget, random: frozenset[str]
-    ) -> None:
-        self.sizes, self.facts, self.moments, self.budget, self.random = sizes, facts, moments, budget, random
+    def __init__(self, sizes: Mapping[str, int], facts: Facts, moments: Moments, budget: Budget, claim: Claim) -> None:
+        self.sizes, self.facts, self.moments, self.budget = sizes, facts, moments, budget
+        self.random, self.sorts = claim.random, claim.sorts
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
+        self.budget.spend(1)
         match term:
             case Number(number):
                 return constant(number)
@@ -133,6 +169,8 @@ class _Evaluation:
                 return add([self.of(part, environment) for part in terms])
             case Mul(factors):
                 return self._product(factors, environment)
+            case Power(Component(family, indices), exponent) if exponent < 0:
+                return single(self._place(family, tuple(environment[index] for index in indices)), exponent)
             case Power(base, exponent):
                 value, result = self.of(base, environment), constant(1)
                 for _ in range(exponent):
@@ -181,11 +219,27 @@ class _Evaluation:
 
     def _mean(self, value: Polynomial) -> Polynomial:
         parts = []
-        for monomial, coefficient in value.items():
+        for monomial, coefficient in self.on_the_sphere(value).items():
             inner = tuple(item for item in monomial if item[0][0] in self.random)
             outer = tuple(item for item in monomial if item[0][0] not in self.random)
             parts.append(self._times({outer: coefficient}, self.moments.mean(inner)))
         return add(parts)
+
+    def on_the_sphere(self, value: Polynomial) -> Polynomial:
+        """Write the last component of a vector of length 1 through the others: w_d² = 1 − Σ_{i<d} w_i²."""
+        for family in self.facts.units - self.facts.constant:
+            size = self.sizes.get(self.sorts.get(family, ("",))[0], 0)
+            last: Generator = (family, (size,))
+            squares: list[Polynomial] = [{(((family, (n,)), 2),): -1} for n in range(1, size)]
+            others = add([constant(1), *squares])
+            while any(dict(monomial).get(last, 0) > 1 for monomial in value):
+                parts: list[Polynomial] = []
+                for monomial, coefficient in value.items():
+                    high = dict(monomial).get(last, 0) > 1
+                    rest = times(monomial, ((last, -2),)) if high else monomial
+                    parts.append(self._times({rest: coefficient}, others if high else constant(1)))
+                value = add(parts)
+        return value
 
     def _times(self, left: Polynomial, right: Polynomial) -> Polynomial:
         return multiply(left, right, self.budget, self.facts.orders)
@@ -198,9 +252,13 @@ def parameter(name: str, power: int, facts: Facts, moments: Moments) -> Polynomi
             raise ValueError(f"{name} is small here (modulo), so it cannot stand in a denominator")
         if power >= facts.orders[name]:
             return {}
+    value = moments.parameter(name)
     if power < 0:
-        return single((name, ()), power)
-    value, result = moments.parameter(name), constant(1)
+        inverse = inverted(value)
+        if inverse is None:  # a sum has no inverse among the polynomials: a name of its own
+            return single((name, ()), power)
+        value, power = inverse, -power
+    result = constant(1)
     for _ in range(power):
         result = multiply(result, value, moments.budget)
     return result

@@ -11,8 +11,12 @@ what has none (literal indices, other limits).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil, floor
 
+from attnsym.symbolic.trusted.facts import Facts
+from attnsym.symbolic.trusted.families import SORTS
 from attnsym.symbolic.trusted.terms import (
     INVERSE_PARTITION,
     WEIGHT_SORT,
@@ -20,84 +24,117 @@ from attnsym.symbolic.trusted.terms import (
     Component,
     Mean,
     Mul,
+    Parameter,
     Power,
     Size,
     Sum,
     Term,
+    denominator_power,
+    quarter_root,
 )
 
-_SIZED = frozenset({"u", "S"})
+Denominators = Mapping[str, Term]
 
 
-def points(term: Term, sort: str, free: int) -> int:
+def points(term: Term, sort: str, free: int, facts: Facts, denominators: Denominators) -> int:
     """How many sizes of this sort decide: the lemma's D + 1 + f."""
-    high, low = degrees(term, sort)
+    high, low = degrees(term, sort, facts)
     # Clearing 1/Z multiplies by sums over the keys, one for each power of 1/Z.
     cleared = inverse_power(term) if sort == WEIGHT_SORT else 0
+    for name, below in denominators.items():  # and clearing a denominator by the denominator
+        above, under = degrees(below, sort, facts)
+        more = inverse_power(below) if sort == WEIGHT_SORT else 0
+        cleared += denominator_power(term, name) * (max(above, 0) - min(under, 0) + more)
     return max(high - low, 0) + cleared + 1 + free
 
 
-def degrees(term: Term, sort: str) -> tuple[int, int]:
-    """Bounds (highest, lowest) on the powers of a size that sums and explicit powers can produce."""
+def degrees(term: Term, sort: str, facts: Facts) -> tuple[int, int]:
+    """Bounds (highest, lowest) on the powers of a size that sums, explicit powers and moments can produce."""
     match term:
         case Size(own, half_power) if own == sort:
             return -(-half_power // 2), half_power // 2
+        case Parameter(name, power):
+            quarters = Fraction(power, 4) if quarter_root(name) == sort else Fraction(0)
+            spread = abs(power) * _hidden(name, sort, facts)
+            return ceil(quarters + spread), floor(quarters - spread)
+        case Component(family) if family.startswith("C_"):
+            spread = 2 * facts.rate(family[2:], sort)
+            return ceil(spread), floor(-spread)
         case Add(terms):
-            bounds = [degrees(part, sort) for part in terms]
+            bounds = [degrees(part, sort, facts) for part in terms]
             return max((high for high, _ in bounds), default=0), min((low for _, low in bounds), default=0)
         case Mul(factors):
-            bounds = [degrees(factor, sort) for factor in factors]
+            bounds = [degrees(factor, sort, facts) for factor in factors]
             return sum(high for high, _ in bounds), sum(low for _, low in bounds)
         case Power(base, exponent):
-            high, low = degrees(base, sort)
-            return high * exponent, low * exponent
+            high, low = degrees(base, sort, facts)
+            return (high * exponent, low * exponent) if exponent >= 0 else (low * exponent, high * exponent)
         case Sum(_, own, body):
-            high, low = degrees(body, sort)
+            high, low = degrees(body, sort, facts)
             return high + (own == sort), low
         case Mean(body):
-            high, low = degrees(body, sort)
-            # A known second moment may bring in the size itself (isotropic direction 1/d_k, hypothesis d_k).
-            weight = component_degree(body) if sort == "d_k" else 0
+            high, low = degrees(body, sort, facts)
+            # A known moment may bring in the size itself (isotropic direction 1/d_k, hypothesis d_k).
+            weight = ceil(_degree(body, lambda part: _rate(part, sort, facts)))
             return high + weight, low - weight
         case _:
             return 0, 0
 
 
-def component_degree(term: Term) -> int:
-    """Highest total degree in components whose second moment is a power of d_k, divided by two."""
-    return _degree(term, lambda part: isinstance(part, Component) and part.family in _SIZED) // 2
+def _rate(part: Term, sort: str, facts: Facts) -> Fraction:
+    return facts.rate(part.family, sort) if isinstance(part, Component) else Fraction(0)
+
+
+def _hidden(name: str, sort: str, facts: Facts) -> Fraction:
+    """How many powers of a size one factor of a parameter may stand for: m₂(û) is 1/d_k for an isotropic û."""
+    if name.startswith(("μ_", "σ_")):
+        return facts.rate(name[2:], sort)
+    if name.startswith("m_"):
+        order, family = name[2:-1].split("(")
+        return int(order) * facts.rate(family, sort)
+    if name == "ρ":
+        return max((facts.rate(f, sort) + facts.rate(g, sort) for f, g in facts.aligned), default=Fraction(0))
+    return Fraction(0)
 
 
 def inverse_power(term: Term) -> int:
     """Highest power of 1/Z in a term."""
-    return _degree(term, lambda part: isinstance(part, Component) and part.family == INVERSE_PARTITION)
+    return int(_degree(term, lambda part: Fraction(isinstance(part, Component) and part.family == INVERSE_PARTITION)))
 
 
-def _degree(term: Term, counts: Callable[[Term], bool]) -> int:
+def _degree(term: Term, weight: Callable[[Term], Fraction]) -> Fraction:
+    """Highest total weight of the factors of one product."""
     match term:
         case Add(terms):
-            return max((_degree(part, counts) for part in terms), default=0)
+            return max((_degree(part, weight) for part in terms), default=Fraction(0))
         case Mul(factors):
-            return sum(_degree(factor, counts) for factor in factors)
+            return sum((_degree(factor, weight) for factor in factors), Fraction(0))
         case Power(base, exponent):
-            return exponent * _degree(base, counts)
+            return abs(exponent) * _degree(base, weight)
         case Sum(_, _, body) | Mean(body):
-            return _degree(body, counts)
+            return _degree(body, weight)
         case _:
-            return int(counts(term))
+            return weight(term)
 
 
-def sorts(term: Term) -> set[str]:
+def sorts(term: Term, facts: Facts) -> set[str]:
+    """The sizes on which the value of a term may depend."""
     match term:
         case Size(sort):
             return {sort}
         case Add(parts) | Mul(parts):
-            return set().union(*(sorts(part) for part in parts))
+            return set().union(*(sorts(part, facts) for part in parts))
         case Power(base, _):
-            return sorts(base)
+            return sorts(base, facts)
         case Sum(_, sort, body):
-            return {sort} | sorts(body)
+            return {sort} | sorts(body, facts)
         case Mean(body):
-            return sorts(body) | ({"d_k"} if component_degree(body) else set())
+            return sorts(body, facts)
+        case Parameter(name):
+            hidden = {sort for sort in SORTS if _hidden(name, sort, facts)}
+            root = quarter_root(name)
+            return hidden | {root} if root else hidden
+        case Component(family):
+            return {sort for sort in SORTS if facts.rate(family.removeprefix("C_"), sort)}
         case _:
             return set()

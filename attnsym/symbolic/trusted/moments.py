@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 
-from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.assumptions import law_moment
+from attnsym.symbolic.trusted.facts import Facts
+from attnsym.symbolic.trusted.families import family as known_family
 from attnsym.symbolic.trusted.polynomial import (
     Budget,
+    Generator,
     Monomial,
     Polynomial,
     add,
@@ -16,8 +20,10 @@ from attnsym.symbolic.trusted.polynomial import (
     size_generator,
     times,
 )
+from attnsym.symbolic.trusted.terms import EXPONENTIAL, INVERSE_PARTITION, WEIGHT_SORT
 
 MOMENT = "E[]"
+INVERSE: Generator = (INVERSE_PARTITION, ())
 
 
 class Moments:
@@ -28,12 +34,14 @@ class Moments:
     opaque moment. Different indices stand for different components.
     """
 
-    def __init__(self, facts: Facts, budget: Budget) -> None:
+    def __init__(self, facts: Facts, budget: Budget, values: Mapping[str, Polynomial] | None = None) -> None:
         self.facts = facts
+        self.values = values or {}
         self.budget = budget
         self.blocks: set[Monomial] = set()
         self._cache: dict[Monomial, Polynomial] = {}
         self._values: dict[Monomial, Polynomial] = {}
+        self._covariance: Polynomial | None = None
 
     def mean(self, monomial: Monomial) -> Polynomial:
         """Return E[monomial] as a polynomial in known constants and opaque moments."""
@@ -52,22 +60,55 @@ class Moments:
         A name that some fact ties to a law follows every other fact about that law, so that assuming more never
         loses a proof: with ``zero_mean(q)`` and ``mean_variance(q)``, μ_q is 0.
         """
-        says = self.facts.says
+        facts = self.facts
+        if name in self.values:
+            return self.values[name]
         kind, family = name[:2], name[2:]
-        if kind == "μ_" and says("mean_variance", family):
-            return self._power(family, (), 1)
-        if kind == "σ_" and says("mean_variance", family) and says("unit_variance", family):
-            return constant(1)
+        if kind == "μ_" and facts.declares("mean_variance", family):
+            return self._power(facts.root(family), self._place(family), 1)
+        if kind == "σ_" and facts.declares("mean_variance", family):
+            return self._deviation(facts.root(family))
         if kind == "m_":
             order, family = name[2:-1].split("(")
             self.blocks.add((((family, ()), int(order)),))
-            if says("identical", family) or (order == "4" and says("fourth_moment", family)):
-                return self._power(family, (), int(order))
-        for f, g in self.facts.aligned if name == "ρ" else ():
-            pair = self.mean(tuple(sorted((((f, (0,)), 1), ((g, (0,)), 1)))))
-            means = self._times(self._power(f, (0,), 1), self._power(g, (0,), 1))
-            return add([pair, self._times(constant(-1), means)])
-        return single((name, ()))
+            if facts.declares("identical", family) or (order == "4" and facts.declares("fourth_moment", family)):
+                return self._power(facts.root(family), self._place(family), int(order))
+        return self._common_covariance() if name == "ρ" else single((name, ()))
+
+    def _place(self, family: str) -> tuple[object, ...]:
+        """Indices of one component, whichever: what it shares with all the others is asked for."""
+        known = known_family(family)
+        return self.facts.representative(family, (0,) * len(known.sorts if known else ()))[1]
+
+    def _deviation(self, family: str) -> Polynomial:
+        """The standard deviation that all components share."""
+        if self.facts.says("unit_variance", family):
+            return constant(1)
+        if self.facts.says("isotropic", family):
+            return single(size_generator("d_k"), -1)
+        return single((f"σ_{self.facts.named['mean_variance', family]}", ()))
+
+    def _common_covariance(self) -> Polynomial:
+        """The one covariance ρ of all aligned pairs: what is known of any of them holds for all."""
+        if self._covariance is None:
+            self._covariance = single(("ρ", ()))
+            for f, g in self.facts.aligned:
+                value = self._known_covariance(f, g)
+                if value is not None and (len(value) < 2 or self._covariance == single(("ρ", ()))):
+                    self._covariance = value
+                if value == {}:
+                    break
+        return self._covariance
+
+    def _known_covariance(self, f: str, g: str) -> Polynomial | None:
+        """Cov(f_i, g_i) where other facts say what it is."""
+        one, two = (f, self._place(f)), (g, self._place(g))
+        if f == g:
+            variance = self._variance(*one)
+            opaque = any(name == MOMENT for monomial in variance for (name, _), _ in monomial)
+            return None if opaque else variance
+        pair: Monomial = tuple(sorted(((one, 1), (two, 1))))
+        return {} if len(self._split(pair)) > 1 else None
 
     def second(self, family: str, first: object, second: object) -> Polynomial:
         """Return E[x_i x_j], which the matrix of second moments abbreviates."""
@@ -90,6 +131,9 @@ class Moments:
                         tuple(item for item in block if item[0][0] == first),
                         tuple(item for item in block if item[0][0] != first),
                     ]
+        if not parts and len(block) > 1 and self.facts.fixed & families:
+            parts = [tuple(item for item in block if (item[0][0] in self.facts.fixed) is own) for own in (True, False)]
+            parts = [(item,) for item in parts[0]] + [part for part in parts[1:] if part]
         # A component that is the same for every index () belongs to all of them, and splits from none.
         if not parts and len(indices) > 1 and () not in indices:
             (name, *others) = families
@@ -106,7 +150,9 @@ class Moments:
     def _value(self, block: Monomial) -> Polynomial:
         """E[block] where no independence separates the factors."""
         if block not in self._values:
-            if len(block) == 1:
+            if block[-1][0][0] == EXPONENTIAL and self.facts.says("exchangeable", "p"):
+                self._values[block] = _exchanged(block)
+            elif len(block) == 1:
                 (((family, index), power),) = block
                 self._values[block] = self._single(family, index, power)
             else:
@@ -126,20 +172,34 @@ class Moments:
             return constant(0) if n == 1 else single(size_generator("d_k"), -2)
         if n == 1 and says("zero_mean", family):
             return constant(0)
+        if n > 1 and family in self.facts.fixed:
+            return self._raised(self._power(family, index, 1), n)
+        named, number = self.facts.named, self._number(family, n)
+        if number is not None:
+            return number
         if n == 1 and says("mean_variance", family):
-            return single((f"μ_{family}", ()))
+            return single((f"μ_{named['mean_variance', family]}", ()))
         if n == 2 and says("unit_variance", family):
             return add([constant(1), self._square(self._power(family, index, 1))])
         if n == 2 and says("mean_variance", family):
-            return add([single((f"σ_{family}", ()), 2), self._square(self._power(family, index, 1))])
+            return add([self._square(self._deviation(family)), self._square(self._power(family, index, 1))])
         if n > 2 and says("gaussian", family):
             mean = self._power(family, index, 1)
             lower = self._times(mean, self._power(family, index, n - 1))
             spread = self._times(self._variance(family, index), self._power(family, index, n - 2))
             return add([lower, self._times(constant(n - 1), spread)])
-        if says("identical", family) or (n == 4 and says("fourth_moment", family)):
-            return single((f"m_{n}({family})", ()))
+        kind = "identical" if says("identical", family) else "fourth_moment"
+        if kind == "identical" or (n == 4 and says(kind, family)):
+            return single((f"m_{n}({named[kind, family]})", ()))
         return opaque
+
+    def _number(self, family: str, n: int) -> Polynomial | None:
+        """E[x^n] where it was given as a number, or by the name of a law."""
+        if (family, n) in self.facts.numbers:
+            value, size = self.facts.numbers[family, n]
+            return self._times(constant(value), single(size_generator(size), -2)) if size else constant(value)
+        law = self.facts.laws.get(family)
+        return None if law is None else constant(law_moment(law, n))
 
     def _pair(self, block: Monomial) -> Polynomial:
         """E[x^a y^b] for two components that no independence separates."""
@@ -147,10 +207,10 @@ class Moments:
         says = self.facts.says
         if f == g and a == b == 1 and says("isotropic", f):
             return constant(0)
-        if f != g and i == j:
+        if f != g and (i == j or () in (i, j)):  # a component that is the same for every index has them all
             if a == b == 1 and says("aligned", f, g):
                 means = self._times(self._power(f, i, 1), self._power(g, j, 1))
-                return add([single(("ρ", ())), means])
+                return add([self._common_covariance(), means])
             if a + b > 2 and says("gaussian_pairs", f, g):
                 return self._stein(block)
         return single((MOMENT, block))
@@ -177,5 +237,21 @@ class Moments:
     def _square(self, value: Polynomial) -> Polynomial:
         return self._times(value, value)
 
+    def _raised(self, value: Polynomial, n: int) -> Polynomial:
+        result = constant(1)
+        for _ in range(n):
+            result = self._times(result, value)
+        return result
+
     def _times(self, left: Polynomial, right: Polynomial) -> Polynomial:
         return multiply(left, right, self.budget)
+
+
+def _exchanged(block: Monomial) -> Polynomial:
+    """Weights that are alike in law: E[pᵢ] = 1/n_keys, and no moment of one of them depends on which it is."""
+    if block == ((INVERSE, 1), (block[-1][0], 1)):
+        return single(size_generator(WEIGHT_SORT), -2)
+    names = [name for (name, _), _ in block]
+    if names == [INVERSE[0], EXPONENTIAL]:
+        return single((MOMENT, (block[0], ((EXPONENTIAL, (-1000,)), block[1][1]))))
+    return single((MOMENT, block))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 
-from attnsym.symbolic.trusted.assumptions import Facts
+from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.kernel import parameter
 from attnsym.symbolic.trusted.labels import entangled, matchings, rename, signature
 from attnsym.symbolic.trusted.moments import MOMENT, Moments
@@ -25,6 +25,7 @@ from attnsym.symbolic.trusted.polynomial import (
     add,
     constant,
     multiply,
+    reduced,
     single,
     size_generator,
     times,
@@ -35,6 +36,7 @@ from attnsym.symbolic.trusted.terms import (
     INVERSE_PARTITION,
     WEIGHT_SORT,
     Add,
+    Claim,
     Component,
     Delta,
     Mean,
@@ -50,29 +52,32 @@ from attnsym.symbolic.trusted.terms import (
 INVERSE: Generator = (INVERSE_PARTITION, ())
 
 
-def equal(
-    difference: Term,
-    free: Mapping[int, str],
-    facts: Facts,
-    random: frozenset[str],
-    sorts: Mapping[str, tuple[str, ...]],
-) -> bool:
-    """
-    Decide whether `difference` vanishes at every size, as `kernel.equal` does, at symbolic size.
-
-    Parameters
-    ----------
-    difference, free, facts, random
-        As there.
-    sorts : mapping of str to tuple of str
-        For each family, the sort of each of its indices.
-    """
+def equal(claim: Claim, facts: Facts, values: Mapping[str, Polynomial] | None = None) -> bool:
+    """Decide whether the difference vanishes at every size, as `kernel.equal` does, at symbolic size."""
     budget = Budget()
-    for environment, fixed in _patterns(free):
-        form = _Form(facts, random, sorts, fixed, budget)
-        if form.cleared(form.of(difference, environment)):
+    for environment, fixed in _patterns(claim.free):
+        form = _Form(facts, claim.random, claim.sorts, fixed, budget, Moments(facts, budget, values))
+        value = form.of(claim.difference, environment)
+        for name, below in claim.denominators.items():
+            value = form.cleared(value, (name, ()), form.of(below, environment))
+        if reduced(form.without_partition(value)):
             return False
     return True
+
+
+def value(term: Term, claim: Claim, facts: Facts, values: Mapping[str, Polynomial] | None = None) -> Polynomial:
+    """
+    Return the normal form of a term at symbolic size: what is left of it under the facts, free indices all different.
+
+    Raises
+    ------
+    TooLarge
+        Beyond the work that the kernel is willing to do.
+    """
+    budget = Budget()
+    fixed = dict(claim.free)
+    form = _Form(facts, claim.random, claim.sorts, fixed, budget, Moments(facts, budget, values))
+    return reduced(form.of(term, {index: index for index in fixed}))
 
 
 def _patterns(free: Mapping[int, str]) -> Iterator[tuple[dict[int, int], dict[int, str]]]:
@@ -108,6 +113,7 @@ class _Form:
         self.representatives: dict[Monomial, Monomial] = {}
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
+        self.budget.spend(1)
         match term:
             case Number(number):
                 return constant(number)
@@ -126,6 +132,9 @@ class _Form:
                 for factor in factors:
                     result = self.multiply(result, self.of(factor, environment))
                 return result
+            case Power(Component(family, indices), exponent) if exponent < 0:
+                ((((place, _),), _),) = self._component(family, tuple(environment[n] for n in indices)).items()
+                return single(place, exponent)
             case Power(base, exponent):
                 value, result = self.of(base, environment), constant(1)
                 for _ in range(exponent):
@@ -179,7 +188,7 @@ class _Form:
             for b, y in right.items():
                 theirs = bounds[b]
                 for matching in matchings(ours, theirs):
-                    self.budget.spend(2 + len(a))
+                    self.budget.spend(2 + len(a) + (x.numerator.bit_length() + y.numerator.bit_length() >> 9))
                     fresh = iter(range(len(ours), len(ours) + len(theirs)))
                     renaming = {label: matching[label] if label in matching else next(fresh) for label in theirs}
                     monomial = times(a, rename(b, renaming))
@@ -211,17 +220,20 @@ class _Form:
         for piece, factor in term.items():
             accumulate(result, self._canonical(piece), factor)
 
-    def cleared(self, value: Polynomial) -> Polynomial:
+    def without_partition(self, value: Polynomial) -> Polynomial:
         """Multiply by powers of Z until no 1/Z is left."""
+        fixed = [single((EXPONENTIAL, (label,))) for label, sort in self.fixed.items() if sort == WEIGHT_SORT]
+        return self.cleared(value, INVERSE, add([*fixed, single((EXPONENTIAL, (0,)))]))
+
+    def cleared(self, value: Polynomial, inverse: Generator, below: Polynomial) -> Polynomial:
+        """Multiply by a denominator until no inverse of it is left."""
         settled: dict[int, Polynomial] = {}
         for monomial, coefficient in value.items():
-            rest = tuple(item for item in monomial if item[0] != INVERSE)
-            accumulate(settled.setdefault(dict(monomial).get(INVERSE, 0), {}), rest, coefficient)
-        fixed = [single((EXPONENTIAL, (label,))) for label, sort in self.fixed.items() if sort == WEIGHT_SORT]
-        partition = add([*fixed, single((EXPONENTIAL, (0,)))])
+            rest = tuple(item for item in monomial if item[0] != inverse)
+            accumulate(settled.setdefault(dict(monomial).get(inverse, 0), {}), rest, coefficient)
         result: Polynomial = {}
         for power in range(max(settled, default=0) + 1):
-            result = add([self.multiply(result, partition), settled.get(power, {})])
+            result = add([self.multiply(result, below), settled.get(power, {})])
         return result
 
     def _times(self, left: Polynomial, right: Polynomial) -> Polynomial:

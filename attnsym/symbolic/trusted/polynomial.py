@@ -84,7 +84,8 @@ def multiply(
     left: Polynomial, right: Polynomial, budget: Budget, orders: Mapping[str, int] | None = None
 ) -> Polynomial:
     """Multiply; a power of a generator named in `orders` vanishes from its order on."""
-    budget.spend(1 + len(left) * len(right))
+    pairs = len(left) * len(right)
+    budget.spend(1 + pairs + (pairs * (_bits(left) + _bits(right)) >> 9))
     result: Polynomial = {}
     for a, x in left.items():
         for b, y in right.items():
@@ -92,6 +93,40 @@ def multiply(
             if not (orders and vanishes(product, orders)):
                 accumulate(result, product, x * y)
     return result
+
+
+def _bits(value: Polynomial) -> int:
+    """Bits of the largest coefficient: long numbers are work too."""
+    return max((x.numerator.bit_length() + x.denominator.bit_length() for x in value.values()), default=0)
+
+
+def reduced(value: Polynomial) -> Polynomial:
+    """Put in the squares of roots: √2·√2 = 2, and the fourth root of a size squared is √size."""
+    result: Polynomial = {}
+    for monomial, coefficient in value.items():
+        rest: Monomial = ()
+        for generator, power in monomial:
+            name = generator[0]
+            if name.startswith("√") and name[1:].isdecimal():
+                coefficient *= Fraction(int(name[1:])) ** (power // 2)
+                rest = times(rest, ((generator, power % 2),) if power % 2 else ())
+            elif name.startswith("⁴√"):
+                rest = times(rest, ((generator, power % 2),) if power % 2 else ())
+                rest = times(rest, ((size_generator(name[2:]), power // 2),) if power // 2 else ())
+            else:
+                rest = times(rest, ((generator, power),))
+        accumulate(result, rest, coefficient)
+    return result
+
+
+def inverted(value: Polynomial) -> Polynomial | None:
+    """1/value where the value is one term; None where it is a sum. ZeroDivisionError where it is 0."""
+    if not value:
+        raise ZeroDivisionError
+    if len(value) > 1:
+        return None
+    ((monomial, coefficient),) = value.items()
+    return {tuple((generator, -power) for generator, power in monomial): 1 / Fraction(coefficient)}
 
 
 def vanishes(monomial: Monomial, orders: Mapping[str, int]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -62,7 +63,7 @@ class Mul:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """A natural power of a term."""
+    """A power of a term; negative ones of e^{s_i} only."""
 
     base: Term
     exponent: int
@@ -85,6 +86,39 @@ class Mean:
 
 
 Term: TypeAlias = Number | Parameter | Size | Component | Delta | Add | Mul | Power | Sum | Mean
+
+
+@dataclass(frozen=True)
+class Claim:
+    """
+    An equation as the kernel sees it.
+
+    Attributes
+    ----------
+    difference : Term
+        Left side minus right side.
+    free : mapping of int to str
+        The free indices and their sorts; the equation is claimed for every value of them.
+    random : frozenset of str
+        Families of components that `Mean` acts on; everything else passes through it.
+    sorts : mapping of str to tuple of str
+        For each family, the sort of each of its indices.
+    denominators : mapping of str to Term
+        What the parameter called ``1/[n]`` is one over.
+    roots : mapping of str to Term
+        What the parameter called ``√[n]`` is the root of.
+    given : frozenset of str
+        What expectations hold fixed although it moves with the query or the keys.
+    """
+
+    difference: Term
+    free: Mapping[int, str]
+    random: frozenset[str]
+    sorts: Mapping[str, tuple[str, ...]]
+    denominators: Mapping[str, Term] = field(default_factory=dict)
+    roots: Mapping[str, Term] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
+
 
 ZERO = Number(Fraction(0))
 ONE = Number(Fraction(1))
@@ -128,6 +162,49 @@ def differentiate(term: Term, family: str, indices: tuple[int, ...]) -> Term:
             return Sum(index, sort, differentiate(body, family, indices))
         case Mean():
             raise ValueError("an expectation cannot be differentiated here: write the derivative inside it")
+
+
+def weight(term: Term) -> int:
+    """How many nodes the term has when it is written out, shared parts counted each time they occur."""
+    known: dict[int, int] = {}
+
+    def of(node: Term) -> int:
+        if id(node) not in known:
+            known[id(node)] = 1 + sum(of(part) for part in parts(node))
+        return known[id(node)]
+
+    return of(term)
+
+
+def parts(term: Term) -> tuple[Term, ...]:
+    """The terms directly inside a term."""
+    match term:
+        case Add(inside) | Mul(inside):
+            return inside
+        case Power(base, _):
+            return (base,)
+        case Sum(_, _, body) | Mean(body):
+            return (body,)
+        case _:
+            return ()
+
+
+def denominator_power(term: Term, name: str) -> int:
+    """Highest power of the parameter that stands for a denominator."""
+    match term:
+        case Parameter(own, power):
+            return power if own == name else 0
+        case Mul(inside):
+            return sum(denominator_power(part, name) for part in inside)
+        case Power(base, exponent):
+            return abs(exponent) * denominator_power(base, name)
+        case _:
+            return max((denominator_power(part, name) for part in parts(term)), default=0)
+
+
+def quarter_root(name: str) -> str:
+    """The size whose fourth root a parameter is, or ""."""
+    return name[2:] if name.startswith("⁴√") else ""
 
 
 def _differentiate_component(name: str, own: tuple[int, ...], family: str, indices: tuple[int, ...]) -> Term:
