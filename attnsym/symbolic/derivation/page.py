@@ -131,21 +131,25 @@ def mathml_page(derivation: Argument, convention: Convention) -> str:
     parts = [f'<section class="derivation" id="{escape(derivation.key)}">', f"<h3>{escape(derivation.title)}</h3>"]
     parts += [equation.to_mathml(convention) for equation in derivation.statement.equations]
     assumed = "".join(
-        f"<li>[{label}] {escape(item.sentence)} <code>{escape(str(item))}</code></li>"
+        f'<li data-assumption="{label}">[{label}] {escape(item.sentence)} <code>{escape(str(item))}</code></li>'
         for item, label in _labels(derivation).items()
     )
     parts.append(f"<ul>{assumed}</ul>" if assumed else "<p>No assumptions.</p>")
+    first = 1
     for chain in derivation.chains:
         parts.append(f"<h4>{escape(_heading(chain))}</h4><table>")
         parts.append(f"<tr><td>{math_element(setter.box(chain.steps[0].lhs))}</td><td></td></tr>")
-        for step in chain.steps:
+        for number, step in enumerate(chain.steps, first):
             right = math_element(_right(step, setter))
             note = f"<br/><small>{escape(step.note)}</small>" if step.note else ""
-            parts.append(f"<tr><td>{right}</td><td>{escape(reason(step, derivation))}{note}</td></tr>")
+            why = f"({number}) {escape(reason(step, derivation))}{note}"
+            parts.append(f'<tr data-step="{number}"><td>{right}</td><td>{why}</td></tr>')
         parts.append("</table>")
+        first += len(chain.steps)
     trusted = "".join(f"<li>[T{n}] trusted: {escape(own.sentence)}</li>" for n, own in enumerate(derivation.axioms, 1))
     parts += [f"<ul>{trusted}</ul>"] * bool(trusted)
-    parts += [f"<p>{escape(line)}</p>" for line in str(verdict).split("\n") if not line.startswith("Trusted")]
+    decided = [line for line in str(verdict).split("\n") if not line.startswith("Trusted")]
+    parts += [f'<p class="decided">{escape(line)}</p>' for line in decided]
     parts += [f"<p>{escape(derivation.remark)}</p>"] * bool(derivation.remark)
     parts += [f"<p>Source: {escape(derivation.source)}</p>", "</section>"]
     return "\n".join(parts)
