@@ -42,4 +42,5 @@ from .predict.exact import expected_query_gradient_squared as expected_query_gra
 from .predict.inverse import scale_for as scale_for
 from .predict.score_law import score_distribution as score_distribution
 from .predict.score_moments import score_moments as score_moments
+from .show import plots as plots
 from .show.report import write_report as write_report

@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from functools import lru_cache
+from html import escape
 
 import matplotlib
 from matplotlib.figure import Figure
 
 SCALE_COLOURS = {"sqrt": "#1b6ca8", "unscaled": "#c8452f"}
 
+_INK = "#000000"
+_REFERENCE = re.compile(r'(\bid="|xlink:href="#|\bhref="#|url\(#)')
+
+
+class PageFigure(Figure):
+    """A figure that a notebook shows as it is, without pyplot and without any magic."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        with matplotlib.rc_context({"text.usetex": False}):
+            self.savefig(buffer, format="png", dpi=120)
+        return buffer.getvalue()
+
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
+    return PageFigure(figsize=(width, height), layout="constrained")
 
 
-def svg(figure: Figure) -> str:
-    """Return the figure as an SVG element for a page; equal figures give equal bytes, text is drawn as paths."""
+def svg(figure: Figure, *, name: str = "figure", title: str = "", description: str = "") -> str:
+    """
+    Return the figure as an SVG element for a page; equal figures give equal bytes, text is drawn as paths.
+
+    Parameters
+    ----------
+    figure : Figure
+    name : str, optional
+        Begins every id in the element: two figures of one page need two names.
+    title, description : str, optional
+        What a screen reader says; with a title the element has the role "img".
+
+    Returns
+    -------
+    str
+        Black is the page's own text colour (``currentColor``) and the background is left out, so that the figure reads
+        on a light and on a dark page.
+    """
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path", "text.usetex": False}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    text = _REFERENCE.sub(rf"\g<1>{name}-", text[text.index("<svg") :]).replace(_INK, "currentColor")
+    # matplotlib leaves the colour of glyphs to SVG's default, which is black on any page.
+    opening = text[: text.index(">")] + ' fill="currentColor"'
+    if not title:
+        return opening + text[text.index(">") :]
+    label = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
+    opening += f' role="img" aria-labelledby="{name}-title {name}-desc">'
+    return opening + label + text[text.index(">") + 1 :]
 
 
 def shortened(name: str, length: int = 24) -> str:

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from analysis.audit.tensors.result import TensorAudit
 
 _LARGEST_MAP = 256
+_ON_LIGHT = "#010101"  # not the black that a dark page turns light: the cell behind it stays light
 
 
-def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> Figure:
+def weights_figure(weights: ArrayLike, *, title: str = "attention weights", tokens: Sequence[str] = ()) -> Figure:
     """
     Draw a weight matrix of shape (n_queries, n_keys): keys across, queries down, with a colour bar.
 
     A matrix with more than 256 rows or columns is shown as the largest weight of each block of cells, and the title
-    says so, since averaging or dropping cells would hide a single large weight.
+    says so, since averaging or dropping cells would hide a single large weight. `tokens`, one a row and column, are
+    written along both sides.
     """
     array = np.asarray(weights, dtype=float)
     if array.ndim != 2 or 0 in array.shape:
@@ -35,6 +37,12 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights") -> F
     note = "" if block == (1, 1) else f" (largest of each {block[0]}×{block[1]} block)"
     _heatmap(figure, axis, shown, label="weight", vmin=0.0, extent=_extent(array, shown))
     axis.set(xlabel="key", ylabel="query")
+    if tokens:
+        if array.shape != (len(tokens), len(tokens)):
+            raise ValueError(f"tokens must name each row and column: got {len(tokens)} for shape {array.shape}")
+        names = [shortened(token) for token in tokens]
+        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_title(drawable(title) + note, fontsize=10)
     return figure
 
@@ -55,8 +63,8 @@ def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Seq
         middle = np.nanmin(array) + 0.6 * (np.nanmax(array) - np.nanmin(array)) if np.isfinite(array).any() else 0.0
         for (i, j), value in np.ndenumerate(array):
             if np.isfinite(value):
-                colour = "black" if value > middle else "white"
-                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=6, color=colour)
+                colour = _ON_LIGHT if value > middle else "white"
+                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
     return figure
 
 

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from analysis import expected_entropy
 from analysis.show import drawing, heatmaps, plots
 
 
@@ -23,6 +25,14 @@ def row(**changes):
         "estimate": 1.0,
         "interval": (0.9, 1.1),
         "prediction": 1.02,
+        "alignment": 0.0,
+        "key_correlation": 0.0,
+        "score": "dot",
+        "softcap": None,
+        "is_causal": False,
+        "sampler": "direct",
+        "precision": "double",
+        "seed": 0,
     }
     return SimpleNamespace(**(settings | changes))
 
@@ -47,8 +57,72 @@ def test_study_figure_draws_each_estimate_with_its_own_interval_and_prediction()
     ]
     figure = plots.study_figure(study(*rows))
     np.testing.assert_allclose(drawn_bars(figure), [(1, 0.9, 1.2), (4, 1.9, 2.2)])
-    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
-    assert any(list(line.get_ydata()) == [1.02, 1.02] for line in lines)
+
+
+def test_the_exact_line_is_exact_between_the_points_too():
+    rows = [row(d_k=d, prediction=float(expected_entropy(10, d_k=d))) for d in (1, 64)]
+    (line,) = [line for line in plots.study_figure(study(*rows)).axes[0].lines if len(line.get_xdata()) > 2]
+    x, y = line.get_xdata(), line.get_ydata()
+    assert 8 in x
+    assert len(x) > 15
+    np.testing.assert_allclose(y, expected_entropy(10, d_k=np.asarray(x, dtype=int)), rtol=1e-12)
+
+
+def test_a_law_of_ones_own_is_joined_at_its_points():
+    rows = [row(d_k=d, law="mine", prediction=1.5) for d in (1, 64)]
+    (line,) = [line for line in plots.study_figure(study(*rows)).axes[0].lines if line.get_linestyle() == "-"]
+    assert list(line.get_xdata()) == [1, 64]
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "word"),
+    [
+        ("alignment", (0.0, 0.5), "alignment 0.5"),
+        ("softcap", (None, 20.0), "soft-cap 20"),
+        ("law", ("normal", "laplace"), "laplace"),
+        ("is_causal", (False, True), "causal"),
+        ("key_correlation", (0.0, 0.25), "key correlation 0.25"),
+        ("scale", ("0.1", "0.2", "0.3", "0.4", "0.5"), "scale 0.5"),
+        ("seed", (0, 1), "seed 1"),
+    ],
+)
+def test_every_setting_that_differs_is_a_series_with_its_word_and_mark(setting, values, word):
+    rows = [row(d_k=d, prediction=None, **{setting: value}) for value in values for d in (4, 16)]
+    (axis, *_) = plots.study_figure(study(*rows)).axes
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert len(labels) == len(values)
+    assert word in labels
+    marks = {(c[0].get_marker(), str(c[0].get_markerfacecolor()) == "none") for c in axis.containers}
+    assert len(marks) == len(values)
+    assert all(len(container[0].get_xdata()) == 2 for container in axis.containers)
+
+
+def test_more_series_than_can_be_told_apart_are_refused():
+    rows = [row(alignment=i / 100) for i in range(25)]
+    with pytest.raises(ValueError, match="at most 24 combinations of settings to be told apart"):
+        plots.study_figure(study(*rows))
+
+
+def test_scale_is_the_x_axis_where_only_it_varies():
+    rows = [row(scale=s, prediction=None) for s in ("0.25", "1/d_k", "unscaled")]
+    (axis,) = plots.study_figure(study(*rows)).axes
+    (container,) = axis.containers
+    np.testing.assert_allclose(container[0].get_xdata(), [0.25, 0.25, 1.0])
+    assert "scale" in axis.get_xlabel()
+
+
+def test_an_axes_is_taken_and_returned():
+    axis = Figure().subplots()
+    assert plots.study_axes(study(row()), ax=axis) is axis
+    assert len(axis.containers) == 1
+    assert plots.study_axes(study(row())).containers
+    with pytest.raises(ValueError, match="mean of entropy, mean of score"):
+        plots.study_axes(study(row(), row(quantity="score")))
+
+
+def test_a_notebook_shows_a_figure_without_magic():
+    picture = plots.study_figure(study(row()))._repr_png_()
+    assert picture.startswith(b"\x89PNG")
 
 
 def test_a_panel_per_quantity_and_a_colour_per_scale():
