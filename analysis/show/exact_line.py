@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from analysis.predict.of_cell import predict
+from analysis.vocabulary.laws import law_pair
 from analysis.vocabulary.scale import resolve_scale
+from analysis.vocabulary.setting import Setting
 
 PER_OCTAVE = 4
 _SLOW = ("max_weight",)  # a third of a second a point: the line joins the exact values at the points
@@ -54,18 +56,18 @@ def place(row: Any, axis: str) -> float:
 def _predicted(row: Any, **moved: int) -> float | None:
     sizes = {"d_k": row.d_k, "n_keys": row.n_keys} | moved
     statistic = row.statistic.removeprefix("quantile_")
-    return predict(
-        row.quantity,
-        statistic if statistic == row.statistic else float(statistic),
+    setting = Setting(
+        quantity=row.quantity,
         **sizes,
         scale=resolve_scale(_scale(row.scale))(sizes["d_k"], sizes["n_keys"]),
-        law=row.law,
+        laws=law_pair(row.law),
         alignment=row.alignment,
         key_correlation=row.key_correlation,
         score=row.score,
         softcap=row.softcap,
         is_causal=row.is_causal,
     )
+    return predict(setting, statistic if statistic == row.statistic else float(statistic))
 
 
 def _scale(name: str) -> str | float:

@@ -1,8 +1,9 @@
-"""The two pictures of a textbook section on attention, computed through the attention core."""
+"""What the page illustrates, computed through the attention core: ten keys, and heads of a trained model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,15 +54,19 @@ def ten_keys(*, d_k: int = 512, n_keys: int = 10, n_draws: int = 1000, seed: int
     return TenKeys(d_k, n_keys, n_draws, seed, unscaled[0], scaled[0], unscaled.max(axis=-1), scaled.max(axis=-1))
 
 
-def self_attention(*, n_tokens: int = 10, d_model: int = 32, seed: int = 0) -> NDArray[Any]:
-    """
-    Return the weights, shape (n_tokens, n_tokens), of one self-attention pass with random projections.
+EXAMPLE_SENTENCE = "Why do some recipes ask you to rest the dough overnight before baking?"
+EXAMPLE_TOKENS = ("[CLS]", *EXAMPLE_SENTENCE[:-1].lower().split(), "?", "[SEP]")
+EXAMPLE_MODEL = "sentence-transformers/all-MiniLM-L6-v2 (Apache License 2.0)"
 
-    Tokens x of shape (n_tokens, d_model) are standard normal; W_Q and W_K, shape (d_model, d_model), have entries of
-    variance 1/d_model, so that queries x @ W_Q and keys x @ W_K have components of variance 1.
+
+def example_weights(layer: int, head: int) -> NDArray[Any]:
     """
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n_tokens, d_model))
-    w_query, w_key = rng.standard_normal((2, d_model, d_model)) / np.sqrt(d_model)
-    weights: NDArray[Any] = attention_weights(x @ w_query, x @ w_key)
+    Return the weights, shape (16, 16), of one head of the packaged example: a trained encoder reads one sentence.
+
+    Queries and keys are those of `EXAMPLE_TOKENS`; padding is left out. `analysis/data/README.md` has the provenance.
+    """
+    with as_file(files("analysis") / "data" / "minilm_example.npz") as path, np.load(path) as stored:
+        length = len(EXAMPLE_TOKENS)
+        query, key = (stored[f"layer{layer}.{side}"][0, head, :length].astype(np.float64) for side in "qk")
+    weights: NDArray[Any] = attention_weights(query, key)
     return weights

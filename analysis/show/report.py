@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import platform
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.show.derivation_views import derivation_views
+from analysis.show.explorer import SEED, explorer_data, explorer_table
 from analysis.show.illustrations import ten_keys
 from analysis.show.views import (
     audit_view,
     confirmation_view,
-    derivation_views,
     explanation_view,
-    self_attention_view,
+    sentence_view,
     study_view,
     ten_keys_view,
 )
@@ -34,6 +38,7 @@ def write_report(
     confirmation: Confirmation | None = None,
     studies: Iterable[Study] = (),
     audits: Iterable[TensorAudit] = (),
+    command: str = "analysis.write_report",
 ) -> Path:
     """
     Write the results as one HTML file that loads nothing else.
@@ -48,12 +53,15 @@ def write_report(
         Each becomes a figure and a table; nothing is simulated again.
     audits : iterable of TensorAudit, optional
         Each becomes a table and a layers × heads map.
+    command : str, optional
+        What made the page, for its last section.
 
     Returns
     -------
     pathlib.Path
-        The file written. Besides the results it holds every derivation with its steps (formulas as MathML), one query
-        step by step, ten keys at d_k = 512 and a self-attention pass.
+        The file written. Besides the results it holds ten keys at d_k = 512, an explorer of exact curves, every
+        derivation with its steps (formulas as MathML) and what breaks without each assumption, one query step by step
+        and trained heads on a sentence. It is whole without script; figures read on light and dark paper alike.
 
     Raises
     ------
@@ -68,7 +76,7 @@ def write_report(
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
-    page = _render(confirmation, studies, audits)
+    page = _render(confirmation, studies, audits, command)
     write_whole(target, page, target.stat().st_mode if target.exists() else new_file_mode())
     return target
 
@@ -83,27 +91,43 @@ def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ..
     return listed
 
 
-def _render(confirmation: Confirmation | None, studies: Sequence[Study], audits: Sequence[TensorAudit]) -> str:
+def _render(
+    confirmation: Confirmation | None, studies: Sequence[Study], audits: Sequence[TensorAudit], command: str
+) -> str:
     from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(resources.files("analysis.show").joinpath("report.html.j2").read_text("utf-8"))
+    script = _asset("script.js")
     contents = [("one-query", "One query, step by step"), ("derivations", "Derived: every step checked")]
     contents += [("measured", "Predicted and measured")] if studies else []
-    contents += [("ten-keys", "Ten keys at d_k = 512"), ("heatmap", "A self-attention pass")]
+    contents += [("sentence", "Trained heads read a sentence")]
     contents += [("confirmed", "Confirmed, each against a rival")] if confirmation else []
     contents += [("audited", "Audited: real tensors")] if audits else []
-    return template.render(
+    page = environment.from_string(_asset("report.html.j2")).render(
+        style=Markup(_asset("style.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         contents=[*contents, ("provenance", "Provenance")],
+        ten_keys=ten_keys_view(ten_keys()),
+        explorer=explorer_data(),
+        explorer_table=explorer_table(),
+        explorer_seed=SEED,
         explanation=explanation_view(),
         derivations=derivation_views(),
-        studies=[study_view(study) for study in studies],
-        ten_keys=ten_keys_view(ten_keys()),
-        self_attention=self_attention_view(),
+        studies=[study_view(study, f"{number}") for number, study in enumerate(studies, 1)],
+        sentence=sentence_view(),
         confirmation=None if confirmation is None else confirmation_view(confirmation),
-        audits=[audit_view(audit) for audit in audits],
+        audits=[audit_view(audit, f"{number}") for number, audit in enumerate(audits, 1)],
         provenance=_provenance(studies),
+        command=command,
+        version=__version__,
     )
+    return page.lstrip()
+
+
+def _asset(name: str) -> str:
+    return resources.files("analysis.show").joinpath("page", name).read_text("utf-8")
 
 
 def _provenance(studies: Sequence[Study]) -> list[tuple[str, str]]:
@@ -111,6 +135,7 @@ def _provenance(studies: Sequence[Study]) -> list[tuple[str, str]]:
     seeds = sorted({str(row.seed) for study in studies for row in study.rows})
     return [
         ("attnsym", __version__),
+        ("date", datetime.now(UTC).date().isoformat()),
         ("Python", platform.python_version()),
         *versions,
         ("machine", platform.machine()),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS
 from analysis.show import drawing, heatmaps, plots
-from analysis.show.illustrations import TenKeys, self_attention
+from analysis.show.derivation_views import VERDICT_CLASS
+from analysis.show.illustrations import (
+    EXAMPLE_MODEL,
+    EXAMPLE_SENTENCE,
+    EXAMPLE_TOKENS,
+    TenKeys,
+    example_weights,
+)
 from attnsym import explain
 
 if TYPE_CHECKING:
@@ -19,57 +25,32 @@ if TYPE_CHECKING:
     from analysis.confront.confirmation import ClaimResult, Confirmation
     from analysis.measure.result import Study
 
-_OPEN_DERIVATIONS = frozenset({"score-mean", "score-variance", "scaled-score-variance"})
-_CSS = {"TRUE": "pass", "confirmed": "pass", "FALSE": "fail", "rejected": "fail"}
-
 
 def explanation_view() -> dict[str, Any]:
-    """Return the worked example of one query."""
+    """Return the worked example of one query of width 4 against two keys."""
     from attnsym.explain import WHAT_WEIGHTS_ARE
 
-    result = explain([1.0], [[0.0], [1.0986122886681098]], [[2.0], [6.0]], scale=1)
-    rows = [
-        [
-            _number(cell)
-            for cell in (row.product_sum, row.score, row.exponential, row.weight, *row.value, *row.contribution)
-        ]
-        for row in result.rows
-        if row.value is not None and row.contribution is not None
-    ]
+    third = 1.0986122886681098  # log 3, so that the weights are 1/4 and 3/4
+    result = explain([1, 0, 1, 0], [[1.0, 0.0, -1.0, 0.0], [third, 0.0, third, 0.0]], [[2.0], [6.0]])
+    rows = []
+    for row in result.rows:
+        assert row.value is not None
+        assert row.contribution is not None
+        numbers = (row.product_sum, row.score, row.exponential, row.weight, *row.value, *row.contribution)
+        vector = ", ".join(_number(component) for component in row.key)
+        rows.append([str(row.key_index), f"({vector})", *(_number(number) for number in numbers)])
     assert result.output is not None
     return {
         "note": WHAT_WEIGHTS_ARE,
-        "columns": ["kᵀq", "score", "exp(score)", "weight", "value", "weight · value"],
+        "columns": ["key", "components", "kᵀq", "kᵀq / √4", "exp", "weight", "value", "weight · value"],
         "rows": rows,
-        "result": f"The exponentials sum to {_number(result.exponential_sum)}; the output is the sum of the last "
-        f"column, {_number(result.output[0])}.",
+        "result": f"The exponentials sum to {_number(result.exponential_sum)}; divided by it they are the weights; "
+        f"the output is the sum of the last column, {_number(result.output[0])}.",
     }
 
 
-@cache  # the catalogue is constant: a second report costs only its own results
-def derivation_views() -> list[dict[str, Any]]:
-    """Return every derivation with its verdict, computed now."""
-    from attnsym.symbolic import DERIVATIONS
-
-    entries = []
-    for key, derivation in DERIVATIONS.items():
-        verdict = derivation.check().truth.value
-        entries.append(
-            {
-                "key": key,
-                "title": derivation.title,
-                "statement": Markup(derivation.statement.to_mathml()),  # valid XML by its own tests, no user text in it
-                "verdict": verdict,
-                "css": _CSS.get(verdict, "doubt"),
-                "open": key in _OPEN_DERIVATIONS,
-                "body": Markup(derivation.to_mathml()),
-            }
-        )
-    return entries
-
-
-def study_view(study: Study) -> dict[str, Any]:
-    """Return a study as a figure, a caption and a table."""
+def study_view(study: Study, name: str) -> dict[str, Any]:
+    """Return a study as figures, one a statistic, a caption and a table; `name` tells it from the page's others."""
     columns = ("quantity", "statistic", "scale", "law", "d_k", "n_keys", "estimate", "standard error", "interval")
     rows = [
         [
@@ -93,22 +74,36 @@ def study_view(study: Study) -> dict[str, Any]:
         f"{first.replicates:,} independent draws a point, {first.sampler} sampler, seed {first.seed}; bars: "
         f"{first.confidence_level:.0%} confidence intervals."
     )
-    figure = _figure(plots.study_figure(study))
+    figures = [
+        _figure(
+            figure,
+            f"study-{name}-{i}",
+            f"{statistic} of {quantity} against d_k",
+            "Points with error bars are measured, lines are exact predictions. The numbers stand in the table below.",
+        )
+        for i, ((quantity, statistic), figure) in enumerate(plots.study_panels(study))
+    ]
     return {
-        "figure": figure,
-        "narrow": len({(row.quantity, row.statistic) for row in study.rows}) == 1,
+        "figures": figures,
         "caption": caption,
+        "name": study.name,
         "columns": [*columns, "prediction", "z", "replicates"],
         "rows": rows,
     }
 
 
-def audit_view(audit: TensorAudit) -> dict[str, Any]:
+_AUDIT_MAP = (
+    "entropy over log of the visible keys, layers down, heads across",
+    "A map: 1 is uniform attention, 0 is all weight on one key. The numbers stand in the table of every head.",
+)
+
+
+def audit_view(audit: TensorAudit, name: str) -> dict[str, Any]:
     """Return an audit as sentences, a map and two tables."""
     return {
         "title": audit.source,
         "summary": audit.summary(),
-        "figures": [_figure(heatmaps.audit_map(audit))] if audit.heads else [],
+        "figures": [_figure(heatmaps.audit_map(audit), f"audit-{name}", *_AUDIT_MAP)] if audit.heads else [],
         "tables": [
             ("Layers (means over heads)", True, *_table(audit.layers, LAYER_COLUMNS)),
             ("Every head", False, *_table(audit.heads, HEAD_COLUMNS)),
@@ -126,7 +121,6 @@ def confirmation_view(confirmation: Confirmation) -> dict[str, Any]:
     rows = []
     for result in confirmation.claims:
         shown = result.shown
-        numbers = (shown.prediction, shown.estimate, shown.z_score, result.rival_z_score)
         verdict = result.verdict.value
         rows.append(
             {
@@ -135,20 +129,24 @@ def confirmation_view(confirmation: Confirmation) -> dict[str, Any]:
                 "meaning": result.claim.meaning,
                 "route": _route(result),
                 "missing": result.support.missing,
-                "mistake": result.claim.mistake,
+                "predicted": _number(shown.prediction),
+                "measured": f"{_number(shown.estimate)} ± {_number(shown.standard_error, 2)}",
                 "allowed": shown.allowed,
-                "numbers": [_number(number) for number in numbers],
+                "z": _number(shown.z_score),
+                "mistake": result.claim.mistake,
+                "rival_z": _number(result.rival_z_score, 3),
                 "verdict": verdict,
-                "css": _CSS.get(verdict, "doubt"),
+                "css": VERDICT_CLASS.get(verdict, "doubt"),
             }
         )
     confirmed = sum(row["verdict"] == "confirmed" for row in rows)
     summary = (
         f"{confirmed} of {len(rows)} claims confirmed. Derived means that the proved equation gives the predicted "
         f"number in every cell and that the cell's law satisfies what the proof assumes. A row shows the cell that "
-        f"speaks most against its claim and the largest z of its rival, the plausible mistake. Beyond |z| = "
-        f"{confirmation.critical_z:.2f} a number is contradicted; if every claim is true, the probability that any is "
-        f"rejected is at most {confirmation.family_wise_alpha:g}."
+        f"speaks most against its claim, what the claim allows beside its number, and the mistake that the data "
+        f"exclude with the largest z of that mistake. Beyond |z| = {confirmation.critical_z:.2f} a number is "
+        f"contradicted; if every claim is true, the probability that any is rejected is at most "
+        f"{confirmation.family_wise_alpha:g}."
     )
     return {"summary": summary, "rows": rows}
 
@@ -165,12 +163,23 @@ def _cell(value: Any) -> str:
     return _number(value, 3) if isinstance(value, float) else str(value)
 
 
+_TEN_KEYS = {
+    "Weights of ten keys": "Bars: the weights of one draw.",
+    "Largest weight of each draw": "A histogram of the largest of ten weights over many draws; a line marks this one.",
+}
+
+
 def ten_keys_view(result: TenKeys) -> dict[str, Any]:
     """Return the bar charts of ten keys and their caption."""
     panels = {
-        "unscaled: softmax(kᵀq)": (result.unscaled, result.largest_unscaled),
-        "divided by √d_k: softmax(kᵀq/√d_k)": (result.scaled, result.largest_scaled),
+        r"unscaled: softmax($k^\top q$)": (result.unscaled, result.largest_unscaled),
+        r"softmax($k^\top q\,/\sqrt{d_k}$)": (result.scaled, result.largest_scaled),
     }
+    titles = [f"{what}, {scale}" for scale in ("unscaled", "divided by √d_k") for what in _TEN_KEYS]
+    figures = [
+        _figure(figure, f"ten-keys-{i}", title, _TEN_KEYS[title.split(",")[0]])
+        for i, (title, figure) in enumerate(zip(titles, plots.ten_keys_panels(panels), strict=True))
+    ]
     below = float((result.largest_unscaled < 0.9).mean())
     caption = (
         f"Components of the query and of {result.n_keys} keys are independent standard normals, seed {result.seed}. "
@@ -178,21 +187,33 @@ def ten_keys_view(result: TenKeys) -> dict[str, Any]:
         f"{result.largest_unscaled.mean():.3f} in the mean and below .9 in {below:.0%} of them; "
         f"scaled, its mean is {result.largest_scaled.mean():.3f}."
     )
-    return {"d_k": result.d_k, "figure": _figure(plots.ten_keys_figure(panels)), "caption": caption}
+    return {"d_k": result.d_k, "figures": figures, "caption": caption}
 
 
-def self_attention_view() -> dict[str, Any]:
-    """Return the heatmap of a self-attention pass and its caption."""
-    weights = self_attention()
+_HEADS = (
+    (0, 2, "layer 0, head 2: the previous token, and nothing else"),
+    (1, 8, "layer 1, head 8: the next token, or the first"),
+    (0, 1, "layer 0, head 1: spread as Gaussian scores are"),
+)
+
+
+def sentence_view() -> dict[str, Any]:
+    """Return maps of three trained heads that read one sentence, and their caption."""
+    figures = []
+    for layer, head, title in _HEADS:
+        figure = heatmaps.weights_figure(example_weights(layer, head), title=title.split(":")[0], tokens=EXAMPLE_TOKENS)
+        description = "A matrix: the query's token down, the key's token across, lighter is heavier."
+        figures.append((title, _figure(figure, f"head-{layer}-{head}", f"weights of {title}", description)))
     caption = (
-        f"{weights.shape[0]} tokens of width 32 through random projections W_Q and W_K (seed 0), scaled by 1/√d_k. "
-        "Each row is one query's mixture over the keys and sums to 1."
+        f"Model: {EXAMPLE_MODEL}. Sentence: “{EXAMPLE_SENTENCE}” Each row is one query's mixture over the keys and "
+        "sums to 1. A saturated head is no fault by itself: the first one is one-hot on purpose."
     )
-    return {"figure": _figure(heatmaps.weights_figure(weights, title="softmax(QKᵀ/√d_k)")), "caption": caption}
+    return {"figures": figures, "caption": caption}
 
 
-def _figure(figure: Any) -> Markup:
-    return Markup(drawing.svg(figure))  # our own drawing: names in it were drawn as paths, not written as text
+def _figure(figure: Any, name: str, title: str, description: str) -> Markup:
+    # Our own drawing: names in it were drawn as paths, and title and description are escaped.
+    return Markup(drawing.svg(figure, name=name, title=title, description=description))
 
 
 def _number(value: float | None, digits: int = 4) -> str:

@@ -1,5 +1,8 @@
 """The report: self-contained, escaped, complete or not there at all."""
 
+import base64
+import hashlib
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,9 +12,17 @@ import numpy as np
 import pytest
 
 import attnsym
-from analysis import CLAIMS, audit_tensors, confirm, run_study
+from analysis import (
+    CLAIMS,
+    audit_tensors,
+    confirm,
+    expected_entropy,
+    expected_jacobian_trace,
+    expected_max_weight,
+    run_study,
+)
 from analysis.cli import main
-from analysis.show.illustrations import self_attention, ten_keys
+from analysis.show.illustrations import EXAMPLE_TOKENS, example_weights, ten_keys
 from analysis.show.report import write_report
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -51,20 +62,85 @@ def page(study, audit, tmp_path_factory):
     return path.read_text(encoding="utf-8")
 
 
-def test_loads_nothing_and_runs_nothing(page):
+def scripts(text):
+    """Return (type, content) of every script element."""
+    return re.findall(r'<script(?: type="([^"]*)")?[^>]*>(.*?)</script>', text, re.DOTALL)
+
+
+def test_loads_nothing_and_runs_only_its_own_script(page):
     parsed = Page(page)
-    assert "script" not in parsed.tags
     assert [link for link in parsed.links if not link.startswith(("#", "data:image/png;base64,"))] == []
     assert re.findall(r"url\((?!#)", page) == []
+    (code,) = [content for kind, content in scripts(page) if kind != "application/json"]
+    allowed = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    assert f"script-src 'sha256-{allowed}'" in page  # whatever else got in would not run
+    assert len(page) < 3_000_000
 
 
-def test_has_every_part(page):
+def test_has_every_part_the_picture_first(page):
     parsed = Page(page)
     assert parsed.tags.count("math") > 10
-    assert parsed.tags.count("svg") == 4  # the study, the ten keys, the heatmap, the audit's map
+    order = [
+        "ten-keys",
+        "explorer",
+        "argument",
+        "one-query",
+        "derivations",
+        "measured",
+        "sentence",
+        "audited",
+        "provenance",
+    ]
+    assert [name for name in re.findall(r'<(?:section|footer)[^>]*id="([a-z-]+)"', page) if name in order] == order
     text = " ".join(" ".join(parsed.text).split())
-    for part in ("the variance of a score is d_k", "shares of a mixture", "1,000 draws", "Provenance", "seed"):
+    for part in (
+        "the variance of a score is d_k",
+        "shares of a mixture",
+        "1,000 draws",
+        "√512 ≈ 22.6",
+        "Apache",
+        "seed",
+    ):
         assert part in text
+
+
+def test_ids_are_unique_and_every_figure_says_what_it_is(page):
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    for opening in re.findall(r"<svg[^>]*>", page):
+        named = re.search(r'aria-labelledby="([^"]*)"', opening)
+        assert 'role="img"' in opening
+        assert set(named[1].split()) <= set(ids)
+
+
+def test_the_explorer_carries_exact_curves_and_one_draw(page):
+    (data,) = [json.loads(c) for kind, c in scripts(page) if kind == "application/json" and '"widths"' in c]
+    for scale in data["scales"]:
+        for at, width in ((0, 1), (13, 128), (23, 4096)):
+            where = {"d_k": width, "scale": scale["name"]}
+            for key, expected, error in (
+                ("entropy", expected_entropy, 1e-4),
+                ("trace", expected_jacobian_trace, 1e-4),
+                ("weight", expected_max_weight, 2e-4),
+            ):
+                assert abs(scale[key][3][at] - float(expected(10, **where))) < error
+    scores = np.array(data["scores"])
+    assert scores.shape == (len(data["widths"]), data["lengths"][-1])
+    deviations = scores.std(axis=1) / np.sqrt(data["widths"])
+    # Given q the scores are N(0, ‖q‖²): ‖q‖/√d_k is near 1 where d_k is large.
+    assert np.all(abs(deviations[-6:] - 1) < 0.25)
+
+
+def test_every_withdrawn_assumption_names_the_step_that_breaks(page):
+    text = page[page.index('id="derivation-score-variance"') :]
+    (data,) = [json.loads(c) for kind, c in scripts(text[: text.index("</details>")]) if kind == "application/json"]
+    broken = {w["assumption"]: (w["step"], w["truth"]) for w in data}
+    assert broken["independent(q, k)"] == (5, "FALSE")
+    assert broken["zero_mean(k)"] == (8, "FALSE")
+    for withdrawal in data:
+        assert f'data-assumption="{withdrawal["label"]}"' in text
+        assert f'data-step="{withdrawal["step"]}"' in text
+        assert "Counterexample" in withdrawal["words"]
 
 
 def test_numbers_of_the_study_are_shown(page, study):
@@ -78,7 +154,7 @@ def test_names_are_escaped(audit, tmp_path):
     hostile = replace(audit, source=HOSTILE, heads=heads)
     text = write_report(tmp_path / "r.html", audits=[hostile]).read_text(encoding="utf-8")
     parsed = Page(text)
-    assert "script" not in parsed.tags
+    assert "alert(2)" not in "".join(content for _, content in scripts(text))
     assert "img" not in parsed.tags
     assert "alert(2)" in " ".join(parsed.text)
 
@@ -149,7 +225,8 @@ def test_ten_keys_unscaled_is_near_one_hot_in_the_mean_but_not_in_every_draw():
         assert abs(weights.sum() - 1) < 10 * np.finfo(float).eps
 
 
-def test_self_attention_rows_are_mixtures():
-    weights = self_attention()
-    assert weights.shape == (10, 10)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=10 * np.finfo(float).eps)
+def test_a_trained_head_looks_at_the_previous_token():
+    weights = example_weights(0, 2)
+    assert weights.shape == (len(EXAMPLE_TOKENS),) * 2
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=16 * np.finfo(float).eps)
+    assert list(weights[1:].argmax(axis=-1)) == list(range(len(EXAMPLE_TOKENS) - 1))
