@@ -7,6 +7,8 @@ from attnsym.backward import scaled_dot_product_attention_vjp
 from attnsym.explain import Explanation, KeyStep, explain
 from attnsym.heads import merge_heads, multi_head_attention, split_heads
 from attnsym.masks import causal_mask, padding_mask, window_mask
+from attnsym.norms import qk_norm
+from attnsym.positions import alibi_bias, rotary
 from attnsym.softmax import entropy, log_softmax, softmax, softmax_jacobian, softmax_vjp
 
 __version__ = "0.1.0"
@@ -14,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Explanation",
     "KeyStep",
+    "alibi_bias",
     "attention_scores",
     "attention_weights",
     "causal_mask",
@@ -23,6 +26,8 @@ __all__ = [
     "merge_heads",
     "multi_head_attention",
     "padding_mask",
+    "qk_norm",
+    "rotary",
     "scaled_dot_product_attention",
     "scaled_dot_product_attention_vjp",
     "softmax",

@@ -8,7 +8,6 @@ import numpy as np
 
 from attnsym._blocks import Heads, Problem
 from attnsym._score_tiles import ScoreTiles
-from attnsym._scores import times_scale
 from attnsym._threads import for_each, useful_workers
 from attnsym._validate import Array
 from attnsym.softmax import softmax_in_place
@@ -38,7 +37,8 @@ def gradients_in_blocks(
     upstream : Heads
         The gradient with respect to the output.
     plain : callable
-        (heads, queries) -> gradients due to those queries by the plain path, for what is not finite or soft-capped.
+        (heads, queries) -> gradients due to those queries by the plain path, for what is not finite, soft-capped,
+        or normalised otherwise than by the keys' softmax.
     block_elements : int
         How many scores a block holds at most, where one query's fit.
     workers : int, optional
@@ -81,6 +81,8 @@ class _Worker:
         self.problem, self.upstream, self.plain = problem, upstream, plain
         self.scores = ScoreTiles(problem, elements)
         self.gradient = np.empty(elements, self.scores.dtype)
+        settings = problem.settings
+        self.plain_only = settings.softcap is not None or settings.normalizer != "softmax" or problem.offset is not None
 
     def load(self, heads: slice) -> None:
         """Take up the keys and values of some heads."""
@@ -92,8 +94,7 @@ class _Worker:
         """Add what these queries contribute to `d_key` and `d_value`, and return their own gradient."""
         first, end = int(self.problem.first[queries].min()), int(self.problem.end[queries].max())
         columns = slice(first, max(first, end))
-        capped = self.problem.settings.softcap is not None
-        computed = None if capped else self._compute(heads, queries, columns)
+        computed = None if self.plain_only else self._compute(heads, queries, columns)
         if computed is None or not all(np.isfinite(gradient).all() for gradient in computed):
             columns = slice(None)
             computed = self.plain(heads, queries)
@@ -102,14 +103,16 @@ class _Worker:
         d_value[:, columns] += to_value
         return d_query
 
-    def _compute(self, heads: slice, queries: slice, columns: slice) -> Gradients:
+    def _compute(self, heads: slice, queries: slice, columns: slice) -> Gradients | None:
         query, upstream = self.problem.query[heads][:, queries], self.upstream[heads][:, queries]
-        scaled = self.scores.scaled(query)
+        scaled = self.scores.scaled(query, queries)
+        if not np.isfinite(scaled).all():
+            return None
         weights = softmax_in_place(self.scores.tile(scaled, queries, columns))
         d_value = weights.swapaxes(-1, -2) @ upstream
         d_scores = self.gradient[: weights.size].reshape(weights.shape)
         np.matmul(upstream, self.transposed_value[..., columns], out=d_scores)
         d_scores -= np.vecdot(weights, d_scores)[..., None]
         d_scores *= weights
-        d_query = times_scale(d_scores @ self.key[:, columns], self.problem.scale)
+        d_query = self.scores.scaled(d_scores @ self.key[:, columns], queries)
         return d_query, d_scores.swapaxes(-1, -2) @ scaled, d_value

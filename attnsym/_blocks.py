@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._scores import Inputs, unit_vectors
+from attnsym._scores import Inputs
 from attnsym._settings import Settings
 from attnsym._validate import Array
 from attnsym.masks import key_range
+from attnsym.norms import unit_vectors
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Problem:
     lead : tuple of int
         The leading axes of the output; their product is the number of heads.
     query, key, value : Heads
-    scale : float
+    scale : float or Heads
+        Its matrices have one column, and one row or as many as there are queries.
+    offset : Heads or None
+        The sink's logit or the normalizer's bias, one number for each head.
     mask : Heads or None
         The caller's mask; its matrices may have one row or one column that stands for all.
     first, end : ndarray of int, (n_queries,)
@@ -62,7 +66,8 @@ class Problem:
     query: Heads
     key: Heads
     value: Heads
-    scale: float
+    scale: float | Heads
+    offset: Heads | None
     mask: Heads | None
     first: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -108,8 +113,9 @@ def as_problem(x: Inputs, settings: Settings) -> Problem:
         query=_heads(query, lead),
         key=_heads(key, lead, x.grouped),
         value=_heads(x.value, lead, x.grouped),
-        scale=x.scale,
-        mask=None if x.mask is None else _heads(x.mask.reshape((1,) * (2 - x.mask.ndim) + x.mask.shape), lead),
+        scale=x.scale if isinstance(x.scale, float) else _matrices(x.scale, lead),
+        offset=None if x.offset is None else _matrices(x.offset, lead),
+        mask=None if x.mask is None else _matrices(x.mask, lead),
         first=first,
         end=end,
         settings=replace(settings, is_causal=False, window=None),
@@ -125,7 +131,8 @@ def block(problem: Problem, heads: slice, queries: slice) -> tuple[Inputs, Setti
         query=problem.query[heads][:, queries],
         key=problem.key[heads],
         value=problem.value[heads],
-        scale=problem.scale,
+        scale=problem.scale if isinstance(problem.scale, float) else row_part(problem.scale[heads], queries),
+        offset=None if problem.offset is None else problem.offset[heads],
         mask=None if problem.mask is None else mask_part(problem.mask[heads], queries, slice(None)),
         columns=False,
         grouped=False,
@@ -137,8 +144,16 @@ def block(problem: Problem, heads: slice, queries: slice) -> tuple[Inputs, Setti
 
 def mask_part(mask: Array, queries: slice, keys: slice) -> Array:
     """Cut a mask (heads, rows or 1, columns or 1), keeping the axes of length 1 that stand for all."""
-    rows = slice(None) if mask.shape[-2] == 1 else queries
-    return mask[:, rows, slice(None) if mask.shape[-1] == 1 else keys]
+    return row_part(mask, queries)[..., slice(None) if mask.shape[-1] == 1 else keys]
+
+
+def row_part(x: Array, rows: slice) -> Array:
+    """Cut a matrix (heads, rows or 1, columns) to some rows, keeping an axis of length 1 that stands for all."""
+    return x if x.shape[-2] == 1 else x[:, rows]
+
+
+def _matrices(x: Array, lead: tuple[int, ...]) -> Heads:
+    return _heads(x.reshape((1,) * (2 - x.ndim) + x.shape), lead)
 
 
 def _heads(x: Array, lead: tuple[int, ...], grouped: bool = False) -> Heads:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from attnsym._activations import activate
 from attnsym._blocks import Problem, block
 from attnsym._scores import Inputs, heads_times_keys, score_matrix
 from attnsym._settings import Settings
@@ -29,7 +31,19 @@ def masked_scores(x: Inputs, settings: Settings) -> Array:
 
 def plain_weights(x: Inputs, settings: Settings) -> Array:
     """Return the weights (..., n_queries, n_keys) as a fresh array."""
-    return softmax_in_place(masked_scores(x, settings))
+    return weigh(masked_scores(x, settings), x, settings)
+
+
+def weigh(scores: Array, x: Inputs, settings: Settings) -> Array:
+    """Overwrite masked scores by the weights, and return those."""
+    if settings.normalizer == "softmax":
+        return softmax_in_place(scores) if x.offset is None else softmax_in_place(with_sink(scores, x.offset))[..., :-1]
+    return activate(scores, settings.normalizer, x.offset, scores.shape[-1])
+
+
+def with_sink(scores: Array, sink: npt.ArrayLike) -> Array:
+    """Return the scores with the sink's logit as one more key, the last."""
+    return np.concatenate([scores, np.broadcast_to(sink, (*scores.shape[:-1], 1))], axis=-1)
 
 
 def plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any = None) -> Array:
@@ -38,7 +52,8 @@ def plain_output(x: Inputs, settings: Settings, dropout_p: float = 0.0, rng: Any
     drop_out(weights, dropout_p, rng)
     output = heads_times_keys(weights, x.value, x.grouped)
     if dropout_p < 1 and not np.isfinite(output).all():
-        output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf)
+        shares = settings.normalizer == "softmax"
+        output = _mix_non_finite(x, weights, masked_scores(x, settings) != -np.inf, shares)
     return output.astype(x.output_dtype, copy=False)
 
 
@@ -65,7 +80,7 @@ def drop_out(x: Array, p: float, rng: Any) -> None:
         x /= 1 - p
 
 
-def _mix_non_finite(x: Inputs, weights: Array, visible: Array) -> Array:
+def _mix_non_finite(x: Inputs, weights: Array, visible: Array, shares: bool) -> Array:
     """Mix values of which some are NaN or ±inf: each reaches exactly the rows that see its key."""
     value, zero = x.value, x.value.dtype.type(0)
     seen = visible.astype(value.dtype)
@@ -73,10 +88,13 @@ def _mix_non_finite(x: Inputs, weights: Array, visible: Array) -> Array:
     def reaches(these: Array) -> Array:
         return np.asarray(heads_times_keys(seen, these.astype(value.dtype), x.grouped) > 0)
 
-    # A mixture of finite values is finite: half of each cannot overflow by rounding, and the double is clipped.
-    limit = np.finfo(value.dtype).max / 2
-    halves = np.where(np.isfinite(value), value, zero) / 2
-    output = np.clip(heads_times_keys(weights, halves, x.grouped), -limit, limit) * 2
+    output = heads_times_keys(weights, np.where(np.isfinite(value), value, zero) / 2, x.grouped)
+    if (
+        shares
+    ):  # a mixture of finite values is finite: half of each cannot overflow by rounding, and the double is clipped
+        limit = np.finfo(value.dtype).max / 2
+        output = np.clip(output, -limit, limit)
+    output *= 2
     for infinity in (np.inf, -np.inf):  # both in one row: NaN
         output += np.where(reaches(value == infinity), value.dtype.type(infinity), zero)
     unknown = reaches(np.isnan(value)) | np.isnan(weights).any(axis=-1, keepdims=True)

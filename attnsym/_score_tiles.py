@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._blocks import Problem, mask_part
+from attnsym._blocks import Problem, mask_part, row_part
 from attnsym._rows import row_sum
 from attnsym._scores import times_scale
 from attnsym._validate import Array
@@ -38,17 +38,20 @@ class ScoreTiles:
         """Take up the keys and masks of these heads."""
         key = self.problem.key[heads]
         self.longest_key = longest(key)
+        scale = self.problem.scale
+        self.scale = scale if isinstance(scale, float) else scale[heads]
+        self.largest_scale = float(np.max(np.abs(self.scale), initial=0))
         self.transposed_key = np.ascontiguousarray(key.swapaxes(-1, -2))  # BLAS packs it faster than a view
         self.mask = None if self.problem.mask is None else self.problem.mask[heads]
         self.bounded = self.mask is None or self.mask.dtype.kind == "b"
 
     def bound(self, query: Array) -> float:
         """Return what no score of these queries exceeds, soft-cap and mask aside; NaN if one is not finite."""
-        return abs(self.problem.scale) * self.longest_key * longest(query)
+        return self.largest_scale * self.longest_key * longest(query)
 
-    def scaled(self, query: Array) -> Array:
-        """Return the queries times the scale, as `tile` wants them."""
-        return times_scale(query, self.problem.scale)
+    def scaled(self, x: Array, rows: slice) -> Array:
+        """Return vectors, one for each query of `rows`, times the scale; `tile` wants the queries so."""
+        return times_scale(x, self.scale if isinstance(self.scale, float) else row_part(self.scale, rows))
 
     def tile(self, scaled_query: Array, rows: slice, columns: slice) -> Array:
         """Return the masked scores of the queries `rows` and the keys `columns`: a view of the buffer."""

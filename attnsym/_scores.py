@@ -18,7 +18,8 @@ from attnsym._validate import (
     output_dtype,
     real_array,
 )
-from attnsym.masks import read_mask
+from attnsym.masks import as_bias, read_mask
+from attnsym.norms import unit_vectors
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,10 @@ class Inputs:
     ----------
     query, key, value : ndarray
         (..., n_queries, d_k), (..., n_keys, d_k), (..., n_keys, d_v); `value` is an empty-width stand-in for None.
-    scale : float
+    scale : float or ndarray, (..., n_queries or 1, 1)
         The factor on the scores.
+    offset : ndarray, (..., 1, 1), or None
+        The logit of the sink under softmax, what is added to the scores under other normalizers.
     mask : ndarray or None
         The caller's mask, queries down; right-aligned with the scores.
     columns : bool
@@ -47,7 +50,8 @@ class Inputs:
     query: Array
     key: Array
     value: Array
-    scale: float
+    scale: float | Array
+    offset: Array | None
     mask: Array | None
     columns: bool
     grouped: bool
@@ -90,12 +94,38 @@ def read_inputs(
         query=q,
         key=k,
         value=k[..., :0] if v is None else v,
-        scale=settings.scale_at(q.shape[-1]),
+        scale=_scale(settings, q.shape[-1], shape),
+        offset=_offset(settings, shape, dtype),
         mask=None if attn_mask is None else read_mask(attn_mask, shape, settings.columns),
         columns=settings.columns,
         grouped=grouped,
         output_dtype=out,
     )
+
+
+def _scale(settings: Settings, d_k: int, shape: tuple[int, ...]) -> float | Array:
+    scale = settings.scale_at(d_k)
+    if isinstance(scale, float):
+        return scale
+    _fit(scale, "scale", shape[:-1], "a number, or an array over the queries, (n_queries,) or (num_heads, n_queries)")
+    return scale[..., None]
+
+
+def _offset(settings: Settings, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    offset, per_head = settings.offset_at(shape[-1]), "a number, or one for each head"
+    if offset is None:
+        return None
+    _fit(offset, "sink" if settings.normalizer == "softmax" else "normalizer_bias", shape[:-2], per_head)
+    return as_bias(offset, dtype)[..., None, None]
+
+
+def _fit(array: Array, name: str, shape: tuple[int, ...], wanted: str) -> None:
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} must be {wanted}, that broadcasts to {shape}: got shape {array.shape}")
 
 
 def scores_shape(query: Array, key: Array, grouped: bool) -> tuple[int, ...]:
@@ -124,24 +154,13 @@ def score_matrix(x: Inputs, score: str | ScoreFunction, softcap: float | None) -
     return scores
 
 
-def times_scale(x: Array, scale: float) -> Array:
+def times_scale(x: Array, scale: float | Array) -> Array:
     """Return x · scale, exactly rounded even where the scale alone lies outside the range of x's type."""
-    limits = np.finfo(x.dtype)
-    if scale == 0 or float(limits.tiny) <= abs(scale) <= float(limits.max):
-        return np.asarray(x * x.dtype.type(scale))
+    limits, size = np.finfo(x.dtype), np.abs(scale)
+    if np.all((size == 0) | ((float(limits.tiny) <= size) & (size <= float(limits.max)))):
+        return np.asarray(x * np.asarray(scale, x.dtype))
     mantissa, exponent = np.frexp(scale)
-    return np.asarray(np.ldexp(x * x.dtype.type(mantissa), exponent))
-
-
-def unit_vectors(x: Array) -> Array:
-    """Return `x` with every vector of its last axis divided by its length; zero vectors stay zero."""
-    if x.shape[-1] == 0:
-        return x
-    largest = np.max(np.abs(x), axis=-1, keepdims=True)
-    unit = x / np.where(largest == 0, x.dtype.type(1), largest)  # inf/inf: an infinite component has no direction
-    length = np.sqrt(np.sum(unit * unit, axis=-1, keepdims=True))
-    unit /= np.where(length == 0, x.dtype.type(1), length)
-    return np.asarray(unit)
+    return np.asarray(np.ldexp(x * mantissa.astype(x.dtype), exponent))
 
 
 def heads_times_keys(a: Array, b: Array, grouped: bool) -> Array:
@@ -168,7 +187,7 @@ def _repair_overflow(x: Inputs, scores: Array) -> None:
     if x.grouped:
         k, k_power, k_finite = (np.repeat(a, q.shape[-3] // k.shape[-3], axis=-3) for a in (k, k_power, k_finite))
     mantissa, exponent = np.frexp(x.scale)
-    product = q @ k.swapaxes(-1, -2) * x.query.dtype.type(mantissa)
+    product = q @ k.swapaxes(-1, -2) * mantissa.astype(x.query.dtype)
     exact = np.ldexp(product, q_power + k_power.swapaxes(-1, -2) + exponent)
     np.copyto(scores, exact, where=q_finite & k_finite.swapaxes(-1, -2))
 
@@ -189,4 +208,4 @@ def _called_scores(x: Inputs, score: ScoreFunction) -> Array:
         asked = (*wanted[:-2], wanted[-1], wanted[-2]) if x.columns else wanted
         raise ValueError(f"score must return the shape {asked}: got {given.shape}")
     scores = np.array(returned, dtype=x.query.dtype, order="C")  # a copy: the callable may keep what it returned
-    return scores if x.scale == 1 else times_scale(scores, x.scale)
+    return scores if isinstance(x.scale, float) and x.scale == 1 else times_scale(scores, x.scale)

@@ -64,11 +64,31 @@ def finite_number(value: Any, name: str) -> float:
     return number
 
 
-def optional_scale(scale: Any) -> float | None:
-    """Return the scale as a float, or None for the default."""
+def optional_scale(scale: Any) -> float | Array | None:
+    """Return the scale as a float or, of one axis or more, as an array; or None for the default."""
     if isinstance(scale, str):
         raise ValueError(f"scale must be None (for 1/√d_k) or a finite number: got {scale!r}")
+    if isinstance(scale, (list, tuple)) or getattr(scale, "ndim", None):
+        return finite_array(scale, "scale")
     return None if scale is None else finite_number(scale, "scale")
+
+
+def finite_array(x: Any, name: str) -> Array:
+    """Return `x` as a float64 array of finite numbers."""
+    array = real_array(x, name).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: got NaN or infinity")
+    return array
+
+
+def optional_sink(sink: Any) -> Array | None:
+    """Return the sink's logits as a float64 array, ±inf allowed, or None for no sink."""
+    if sink is None:
+        return None
+    array = real_array(sink, "sink").astype(np.float64)
+    if np.isnan(array).any():
+        raise ValueError("sink must not be NaN")
+    return array
 
 
 def optional_softcap(softcap: Any) -> float | None:

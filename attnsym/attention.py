@@ -20,11 +20,14 @@ def attention_scores(
     query: npt.ArrayLike,
     key: npt.ArrayLike,
     *,
-    scale: float | None = None,
+    scale: npt.ArrayLike | None = None,
     score: str | ScoreFunction = "dot",
     softcap: float | None = None,
     enable_gqa: bool = False,
     convention: str = "rows",
+    sink: npt.ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: npt.ArrayLike | None = None,
 ) -> Array:
     """
     Return the scores, which enter softmax: scale · kᵀq for every query and key.
@@ -35,8 +38,9 @@ def attention_scores(
         Vectors as rows; (..., d_k, n_queries) with ``convention="columns"``.
     key : array_like, (..., n_keys, d_k)
         Likewise. Leading axes broadcast.
-    scale : float, optional
-        The factor on kᵀq. None is 1/√d_k for dot products and 1 for other scores; 0 is 0.
+    scale : float or array_like, optional
+        The factor on kᵀq. None is 1/√d_k for dot products and 1 for other scores; 0 is 0. An array gives every query
+        its own: (n_queries,), (num_heads, n_queries), or any shape that broadcasts to the scores' without n_keys.
     score : {"dot", "cosine"} or callable
         kᵀq; kᵀq / (‖k‖‖q‖), between −1 and 1, and 0 for a zero vector; or a score function (query, key) -> scores
         that receives the arrays in the caller's convention (each query head with its own key head), returns scores
@@ -47,6 +51,8 @@ def attention_scores(
         Axis −3 of `query` may be a multiple of that of `key`: consecutive query heads share a key head.
     convention : {"rows", "columns"}
         Whether vectors are rows (scores QKᵀ) or columns (scores KᵀQ).
+    sink, normalizer, normalizer_bias
+        As in `attention_weights`: checked, and without effect on the scores, after which they come.
 
     Returns
     -------
@@ -58,7 +64,8 @@ def attention_scores(
     ------
     ValueError
         One sentence naming the argument, for shapes that do not fit, types that are not real numbers, a scale that is
-        not finite, a soft-cap that is not positive, or a score function that returns another shape.
+        not finite or does not fit the queries, a soft-cap that is not positive, or a score function that returns
+        another shape.
 
     Notes
     -----
@@ -74,7 +81,16 @@ def attention_scores(
     >>> attention_scores([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]], scale=1)
     array([[11.,  2.]])
     """
-    settings = read_settings(scale=scale, score=score, softcap=softcap, enable_gqa=enable_gqa, convention=convention)
+    settings = read_settings(
+        scale=scale,
+        score=score,
+        softcap=softcap,
+        enable_gqa=enable_gqa,
+        convention=convention,
+        sink=sink,
+        normalizer=normalizer,
+        normalizer_bias=normalizer_bias,
+    )
     with np.errstate(all="ignore"):
         x = read_inputs(query, key, None, settings)
         return x.to_caller(masked_scores(x, settings))
@@ -85,7 +101,7 @@ def attention_weights(
     key: npt.ArrayLike,
     attn_mask: npt.ArrayLike | None = None,
     is_causal: bool = False,
-    scale: float | None = None,
+    scale: npt.ArrayLike | None = None,
     enable_gqa: bool = False,
     *,
     score: str | ScoreFunction = "dot",
@@ -93,6 +109,9 @@ def attention_weights(
     window: Window = None,
     causal_alignment: str = "top_left",
     convention: str = "rows",
+    sink: npt.ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: npt.ArrayLike | None = None,
 ) -> Array:
     """
     Return the weights, which leave softmax: for each query, shares over the keys that sum to one.
@@ -113,22 +132,39 @@ def attention_weights(
     causal_alignment : {"top_left", "bottom_right"}
         Where query i stands when the numbers of queries and keys differ: at position i, or at
         i + n_keys − n_queries. Applies to causality and to the window.
+    sink : float or array_like, optional
+        A logit, or one for each head, whose exponential is added to the denominator only, after scale, soft-cap and
+        mask: wⱼ = exp(sⱼ) / (exp(sink) + Σ exp(s)). 0 is "softmax-off-by-one", −inf is no sink.
+    normalizer : {"softmax", "sigmoid", "relu"}
+        Other than softmax, every key is weighed by itself: 1 / (1 + exp(−s − bias)), or max(s + bias, 0) / n_keys,
+        with n_keys all keys, masked ones too.
+    normalizer_bias : float or array_like, optional
+        A number, or one for each head, for sigmoid (default −log n_keys) and ReLU (default 0).
 
     Returns
     -------
     ndarray, (..., n_queries, n_keys), or (..., n_keys, n_queries) for columns
-        Non-negative; a query's weights sum to 1 within n_keys·eps, or are all 0 where it may attend to no key. Types
-        as in `attention_scores`.
+        Non-negative; a query's weights sum to 1 within n_keys·eps, or are all 0 where it may attend to no key. With a
+        sink they sum to 1 less what the sink takes; sigmoid and ReLU fix no sum. Types as in `attention_scores`.
 
     Raises
     ------
     ValueError
-        As `attention_scores`; also for a mask of another type or shape, or a bad window or alignment.
+        As `attention_scores`; also for a mask of another type or shape, a bad window or alignment, a sink or bias that
+        is not one number for each head, a sink without softmax, or a bias with it.
 
     Notes
     -----
     A masked key counts as if it were not there, even if it is NaN. A NaN in a query or in a key that it sees makes
     that query's row NaN. Scores of +inf share the weight of their row.
+
+    `entropy` wants all the shares of a row: with a sink, append what is missing to 1.
+
+    References
+    ----------
+    Xiao et al., "Efficient Streaming Language Models with Attention Sinks" (2024), for the sink. Ramapuram et al.,
+    "Theory, Analysis, and Best Practices for Sigmoid Self-Attention" (2025), for the bias −log n. Wortsman et al.,
+    "Replacing softmax with ReLU in Vision Transformers" (2023), for the division by n.
 
     Examples
     --------
@@ -145,6 +181,9 @@ def attention_weights(
         window=window,
         causal_alignment=causal_alignment,
         convention=convention,
+        sink=sink,
+        normalizer=normalizer,
+        normalizer_bias=normalizer_bias,
     )
     with np.errstate(all="ignore"):
         x = read_inputs(query, key, None, settings, attn_mask)
@@ -158,7 +197,7 @@ def scaled_dot_product_attention(
     attn_mask: npt.ArrayLike | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: float | None = None,
+    scale: npt.ArrayLike | None = None,
     enable_gqa: bool = False,
     *,
     score: str | ScoreFunction = "dot",
@@ -166,6 +205,9 @@ def scaled_dot_product_attention(
     window: Window = None,
     causal_alignment: str = "top_left",
     convention: str = "rows",
+    sink: npt.ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: npt.ArrayLike | None = None,
     rng: Any = None,
 ) -> Array:
     """
@@ -175,7 +217,8 @@ def scaled_dot_product_attention(
 
     Parameters
     ----------
-    query, key, attn_mask, is_causal, scale, enable_gqa, score, softcap, window, causal_alignment, convention
+    query, key, attn_mask, is_causal, scale, enable_gqa, score, softcap, window, causal_alignment, convention, \
+    sink, normalizer, normalizer_bias
         As in `attention_weights`.
     value : array_like, (..., n_keys, d_v), or (..., d_v, n_keys) for columns
         With as many heads as `key`.
@@ -223,6 +266,9 @@ def scaled_dot_product_attention(
         window=window,
         causal_alignment=causal_alignment,
         convention=convention,
+        sink=sink,
+        normalizer=normalizer,
+        normalizer_bias=normalizer_bias,
     )
     return attend(query, key, value, attn_mask, settings, dropout_p, rng)
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._activations import slopes
 from attnsym._backward_blocks import gradients_in_blocks
 from attnsym._blocks import Heads, as_problem, block
-from attnsym._plain import masked_scores
-from attnsym._scores import Inputs, read_inputs, score_matrix, times_scale, unit_vectors
+from attnsym._plain import masked_scores, weigh, with_sink
+from attnsym._scores import Inputs, read_inputs, score_matrix, times_scale
 from attnsym._settings import Settings, is_large, read_settings
 from attnsym._validate import Array, real_array
 from attnsym.masks import Window
+from attnsym.norms import unit_vectors
 from attnsym.softmax import softmax_in_place, softmax_vjp
 
 
@@ -24,7 +26,7 @@ def scaled_dot_product_attention_vjp(
     upstream: npt.ArrayLike,
     attn_mask: npt.ArrayLike | None = None,
     is_causal: bool = False,
-    scale: float | None = None,
+    scale: npt.ArrayLike | None = None,
     enable_gqa: bool = False,
     *,
     score: str = "dot",
@@ -32,17 +34,23 @@ def scaled_dot_product_attention_vjp(
     window: Window = None,
     causal_alignment: str = "top_left",
     convention: str = "rows",
+    sink: npt.ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: npt.ArrayLike | None = None,
 ) -> tuple[Array, Array, Array]:
     """
     Return the gradients of Σ upstream · attention(query, key, value) with respect to query, key and value.
 
     With P the weights, G the upstream gradient and s the scale (vectors as rows):
     dV = Pᵀ G, dS = P ∘ (G Vᵀ − rowsum(P ∘ G Vᵀ)), dQ = s dS K, dK = s dSᵀ Q; a soft-cap multiplies dS by
-    1 − tanh²(score / cap), the cosine score projects dQ and dK off the vectors' own directions.
+    1 − tanh²(score / cap), the cosine score projects dQ and dK off the vectors' own directions. With a sink the rows
+    of P sum to less than 1, and the same formula holds; sigmoid has dS = P(1 − P) ∘ G Vᵀ, and ReLU passes G Vᵀ / n_keys
+    on where its argument is positive.
 
     Parameters
     ----------
-    query, key, value, attn_mask, is_causal, scale, enable_gqa, score, softcap, window, causal_alignment, convention
+    query, key, value, attn_mask, is_causal, scale, enable_gqa, score, softcap, window, causal_alignment, \
+    convention, sink, normalizer, normalizer_bias
         As in `scaled_dot_product_attention`, without dropout.
     upstream : array_like, of the output's shape
         The gradient with respect to the output: (..., n_queries, d_v), or (..., d_v, n_queries) for columns.
@@ -62,7 +70,7 @@ def scaled_dot_product_attention_vjp(
     Notes
     -----
     A masked pair passes nothing on, whatever NaN or infinity stands on either side; a fully masked query has gradient
-    0. At a zero vector, where the cosine has no derivative, the gradient is 0 by choice.
+    0. At a zero vector, where the cosine has no derivative, and at the corner of ReLU the gradient is 0 by choice.
 
     Examples
     --------
@@ -85,6 +93,9 @@ def scaled_dot_product_attention_vjp(
         window=window,
         causal_alignment=causal_alignment,
         convention=convention,
+        sink=sink,
+        normalizer=normalizer,
+        normalizer_bias=normalizer_bias,
     )
     return _vjp(query, key, value, upstream, attn_mask, settings)
 
@@ -138,11 +149,12 @@ def _read_upstream(x: Inputs, upstream: npt.ArrayLike) -> Array:
 def _gradients(x: Inputs, settings: Settings, g: Array) -> tuple[Array, Array, Array]:
     scores = masked_scores(x, settings)
     visible = scores != -np.inf
-    weights = np.where(visible, softmax_in_place(scores), scores.dtype.type(0))
     q, k, v = x.query, _per_query_head(x, x.key), _per_query_head(x, x.value)
+    d_weights = np.where(visible, g @ v.swapaxes(-1, -2), g.dtype.type(0))
+    weights, d_scores = (
+        np.where(visible, part, scores.dtype.type(0)) for part in _through_weights(scores, d_weights, x, settings)
+    )
     d_value = _over_visible(weights.swapaxes(-1, -2), g, visible.swapaxes(-1, -2))
-    d_weights = np.where(visible, g @ v.swapaxes(-1, -2), weights.dtype.type(0))
-    d_scores = np.where(visible, softmax_vjp(weights, d_weights), weights.dtype.type(0))
     if settings.softcap is not None:
         raw = score_matrix(x, settings.score, None)
         d_scores *= np.where(visible, np.cosh(raw / settings.softcap) ** -2, raw.dtype.type(0))
@@ -151,6 +163,18 @@ def _gradients(x: Inputs, settings: Settings, g: Array) -> tuple[Array, Array, A
         return (*_through_product(d_scores, q, k, visible), d_value)
     d_unit_q, d_unit_k = _through_product(d_scores, unit_vectors(q), unit_vectors(k), visible)
     return _through_unit(q, d_unit_q), _through_unit(k, d_unit_k), d_value
+
+
+def _through_weights(scores: Array, d_weights: Array, x: Inputs, settings: Settings) -> tuple[Array, Array]:
+    """Return the weights, and the gradient with respect to the masked scores, which it may overwrite."""
+    if settings.normalizer != "softmax":
+        slope = slopes(scores, settings.normalizer, x.offset)
+        return weigh(scores, x, settings), d_weights * slope
+    if x.offset is None:
+        weights = softmax_in_place(scores)
+        return weights, softmax_vjp(weights, d_weights)
+    weights = softmax_in_place(with_sink(scores, x.offset))
+    return weights[..., :-1], softmax_vjp(weights, with_sink(d_weights, weights.dtype.type(0)))[..., :-1]
 
 
 def _through_product(d_scores: Array, q: Array, k: Array, visible: Array) -> tuple[Array, Array]:

@@ -160,6 +160,8 @@ def explain(
     if mask is not None and mask.shape != k.shape[:1]:
         raise ValueError(f"attn_mask must have one entry for each of {k.shape[0]} keys: got shape {mask.shape}")
     x = read_inputs(q[None], k, v, settings, mask)
+    if not isinstance(x.scale, float):
+        raise ValueError(f"scale must be one number to explain one query: got {scale!r}")
     scores, weights = masked_scores(x, settings)[0], plain_weights(x, settings)[0]
     output = None if v is None else plain_output(x, settings)[0]
     shift = 0.0 if not np.any(np.abs(scores[scores > -np.inf]) > _EXP_SAFE) else float(scores.max())

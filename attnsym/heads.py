@@ -100,10 +100,13 @@ def multi_head_attention(
     rng: Any = None,
     attn_mask: npt.ArrayLike | None = None,
     is_causal: bool = False,
-    scale: float | None = None,
+    scale: npt.ArrayLike | None = None,
     softcap: float | None = None,
     window: Window = None,
     causal_alignment: str = "top_left",
+    sink: npt.ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: npt.ArrayLike | None = None,
 ) -> Array:
     """
     Project, attend in every head, merge, project back.
@@ -132,7 +135,7 @@ def multi_head_attention(
         0, the default, drops nothing.
     rng : None, int or numpy.random.Generator
         Source of the dropout. An int repeats; a Generator advances from call to call; None draws fresh entropy.
-    attn_mask, is_causal, scale, softcap, window, causal_alignment
+    attn_mask, is_causal, scale, softcap, window, causal_alignment, sink, normalizer, normalizer_bias
         As in `scaled_dot_product_attention`, for scores (..., num_heads, n_queries, n_keys). The default scale is
         1/√d_k with d_k the width of one head, not of the model.
 
@@ -159,6 +162,9 @@ def multi_head_attention(
         is_causal=is_causal,
         window=window,
         causal_alignment=causal_alignment,
+        sink=sink,
+        normalizer=normalizer,
+        normalizer_bias=normalizer_bias,
     )
     weight_p, output_p = probability(dropout_p, "dropout_p"), probability(output_dropout_p, "output_dropout_p")
     generator = random_generator(rng) if weight_p or output_p else None

@@ -50,7 +50,7 @@ def causal_mask(n_queries: int, n_keys: int, *, alignment: str = "top_left") -> 
 
 def causal_end(n_queries: int, n_keys: int, alignment: str) -> npt.NDArray[np.int64]:
     """Return, for each query, the first key that is out of its causal reach: the one place where this is decided."""
-    return _positions(n_queries, n_keys, alignment) + 1
+    return query_positions(n_queries, n_keys, alignment) + 1
 
 
 def window_mask(n_queries: int, n_keys: int, window: Window, *, alignment: str = "top_left") -> npt.NDArray[np.bool_]:
@@ -208,13 +208,14 @@ def _window_range(
     n_queries: int, n_keys: int, window: Any, alignment: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     left, right = window_sides(window)
-    position = _positions(n_queries, n_keys, alignment)
+    position = query_positions(n_queries, n_keys, alignment)
     first = np.zeros_like(position) if left is None else position - left
     end = np.full_like(position, n_keys) if right is None else position + right + 1
     return first, end
 
 
-def _positions(n_queries: Any, n_keys: Any, alignment: str) -> npt.NDArray[np.int64]:
+def query_positions(n_queries: Any, n_keys: Any, alignment: str) -> npt.NDArray[np.int64]:
+    """Return where each query stands among the keys."""
     choice(alignment, "alignment", ALIGNMENTS)
     n_queries, n_keys = length(n_queries, "n_queries"), length(n_keys, "n_keys")
     offset = n_keys - n_queries if alignment == "bottom_right" else 0

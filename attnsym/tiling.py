@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from attnsym._activations import activate
 from attnsym._blocks import Problem
 from attnsym._rows import row_max, row_sum
 from attnsym._score_tiles import ScoreTiles
@@ -112,6 +113,10 @@ class _Worker:
     def _load(self, heads: slice) -> None:
         self.scores.load(heads)
         self.value = self.problem.value[heads]
+        self.offset = None if self.problem.offset is None else self.problem.offset[heads]
+        self.largest_sink = -np.inf
+        if self.offset is not None and self.problem.settings.normalizer == "softmax":
+            self.largest_sink = float(self.offset.max())
         # of each component, between its largest size and n_keys times that: NaN or inf if one is not finite
         sizes = np.ones((1, self.value.shape[-2]), self.dtype) @ np.abs(self.value)
         self.value_fits = bool((sizes <= np.finfo(self.dtype).max / 4).all())
@@ -124,37 +129,66 @@ class _Worker:
         bound = self.scores.bound(query)
         if not (self.value_fits and bound < float(np.finfo(self.dtype).max) * 2.0**-26):
             return False
-        bound = min(bound, self.problem.settings.softcap or np.inf)
+        scaled = self.scores.scaled(query, rows)
+        if not np.isfinite(scaled).all():
+            return False
+        bound = max(min(bound, self.problem.settings.softcap or np.inf), self.largest_sink)
         safe = self.value_safe and self.scores.bounded and bound <= _SAFE_SCORE
-        n_heads, n_rows = query.shape[:2]
-        scaled = self.scores.scaled(query)
-        mixed = self.partial[: n_heads * n_rows * self.value.shape[-1]].reshape(n_heads, n_rows, -1)
         output = self.output[heads, rows]
         running = output if output.dtype == self.dtype else np.empty(output.shape, self.dtype)
-        total = np.zeros((n_heads, n_rows, 1), self.dtype)
-        peak = total - np.inf
-        first, end = int(self.problem.first[rows].min()), int(self.problem.end[rows].max())
-        for start in range(first, end, self.tiles.keys):
-            columns = slice(start, min(start + self.tiles.keys, end))
-            scores = self.scores.tile(scaled, rows, columns)
+        if self.problem.settings.normalizer == "softmax":
+            done = self._mix_shares(scaled, rows, safe, running)
+        else:
+            done = self._mix_activated(scaled, rows, running)
+        if done and running is not output:
+            output[...] = running
+        return done
+
+    def _mix_shares(self, scaled: Array, rows: slice, safe: bool, running: Array) -> bool:
+        """Write the values mixed by softmax to `running`; False where something was not finite."""
+        total, peak = self._start(running.shape[:2], safe)
+        for scores, columns, is_first in self._tiles(scaled, rows, running):
             if not safe:
-                peak = _shift(scores, peak, () if start == first else (total, running))
+                so_far = (total, running)[: 2 if not is_first else self.offset is not None]
+                peak = _shift(scores, peak, so_far)
             np.exp(scores, out=scores)
             total += row_sum(scores)
-            if start == first:
-                np.matmul(scores, self.value[:, columns], out=running)
-            else:
-                running += np.matmul(scores, self.value[:, columns], out=mixed)
-        if first >= end:
-            running[...] = 0
+            self._add(scores, columns, is_first, running)
         if not np.isfinite(total).all():
             return False
         if not total.all():
             total[total == 0] = 1
         running /= total
-        if running is not output:
-            output[...] = running
         return True
+
+    def _mix_activated(self, scaled: Array, rows: slice, running: Array) -> bool:
+        """Write the values mixed by sigmoid or ReLU to `running`; False where something was not finite."""
+        for scores, columns, is_first in self._tiles(scaled, rows, running):
+            activate(scores, self.problem.settings.normalizer, self.offset, self.problem.n_keys)
+            self._add(scores, columns, is_first, running)
+        return bool(np.isfinite(running).all())
+
+    def _start(self, shape: tuple[int, ...], safe: bool) -> tuple[Array, Array]:
+        """Return the rows' sum of exponentials and their maximum before the first key: those of the sink alone."""
+        sink = self.dtype.type(-np.inf) if self.offset is None else self.offset
+        peak = np.zeros((*shape, 1), self.dtype) + sink
+        return np.exp(peak) if safe else (peak > -np.inf).astype(self.dtype), peak
+
+    def _tiles(self, scaled: Array, rows: slice, running: Array) -> Iterator[tuple[Array, slice, bool]]:
+        """Yield the score tiles that some row sees, their keys, and whether it is the first; none: `running` is 0."""
+        first, end = int(self.problem.first[rows].min()), int(self.problem.end[rows].max())
+        for start in range(first, end, self.tiles.keys):
+            columns = slice(start, min(start + self.tiles.keys, end))
+            yield self.scores.tile(scaled, rows, columns), columns, start == first
+        if first >= end:
+            running[...] = 0
+
+    def _add(self, weights: Array, columns: slice, is_first: bool, running: Array) -> None:
+        if is_first:
+            np.matmul(weights, self.value[:, columns], out=running)
+        else:
+            mixed = self.partial[: running.size].reshape(running.shape)
+            running += np.matmul(weights, self.value[:, columns], out=mixed)
 
 
 def _shift(scores: Array, peak: Array, summed: tuple[Array, ...]) -> Array:

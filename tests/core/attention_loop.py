@@ -6,12 +6,14 @@ import numpy as np
 
 
 def loop_attention(
-    query, key, value, *, mask=None, is_causal=False, scale=None, softcap=None, window=None, offset=0, score="dot"
-):
+    query, key, value, *, mask=None, is_causal=False, scale=None, softcap=None, window=None, offset=0, score="dot",
+    sink=None, normalizer="softmax", normalizer_bias=None
+):  # fmt: skip
     """
     Attention for one head, float64: query (L, d_k), key (S, d_k), value (S, d_v), mask (L, S) boolean or added.
 
-    Query i stands at position i + offset. A key that is not allowed is never looked at.
+    Query i stands at position i + offset. A key that is not allowed is never looked at. A scale may be one for each
+    query; sink and bias are numbers.
     """
     output = np.zeros((len(query), value.shape[1]))
     for i, q in enumerate(query):
@@ -21,17 +23,30 @@ def loop_attention(
                 continue
             if mask is not None and (mask[i, j] is np.False_ or mask[i, j] == -math.inf):
                 continue
-            s = similarity(q, k, score) * ((1 / math.sqrt(len(q)) if score == "dot" else 1) if scale is None else scale)
+            default = 1 / math.sqrt(len(q)) if score == "dot" else 1
+            s = similarity(q, k, score) * (default if scale is None else np.broadcast_to(scale, len(query))[i])
             s = s if softcap is None else softcap * math.tanh(s / softcap)
             scores[j] = s if mask is None or mask.dtype == bool else s + float(mask[i, j])
         if not scores:
             continue
-        peak = max(scores.values())
-        exponentials = {j: math.exp(s - peak) for j, s in scores.items()}
-        total = math.fsum(exponentials.values())
+        weights = weigh(scores, len(key), sink, normalizer, normalizer_bias)
         for c in range(value.shape[1]):
-            output[i, c] = math.fsum(e / total * float(value[j, c]) for j, e in exponentials.items())
+            output[i, c] = math.fsum(w * float(value[j, c]) for j, w in weights.items())
     return output
+
+
+def weigh(scores, n_keys, sink, normalizer, bias):
+    """Return the weight of every key, of which {key: score} are allowed, n_keys in all."""
+    if normalizer == "sigmoid":
+        bias = -math.log(n_keys) if bias is None else bias
+        return {j: 1 / (1 + math.exp(-s - bias)) if s + bias > -700 else 0.0 for j, s in scores.items()}
+    if normalizer == "relu":
+        return {j: max(s + (bias or 0), 0) / n_keys for j, s in scores.items()}
+    sinks = [] if sink is None or sink == -math.inf else [sink]
+    peak = max([*scores.values(), *sinks])
+    exponentials = {j: math.exp(s - peak) for j, s in scores.items()}
+    total = math.fsum([*exponentials.values(), *(math.exp(s - peak) for s in sinks)])
+    return {j: e / total for j, e in exponentials.items()}
 
 
 def allowed(position, j, is_causal, window):
@@ -55,8 +70,12 @@ def similarity(q, k, score):
     return dot / lengths if lengths else 0.0
 
 
-def loop_over_heads(query, key, value, mask=None, **options):
-    """`loop_attention` for (batch, heads, …): consecutive query heads share a key head; the mask has four axes."""
+def loop_over_heads(query, key, value, mask=None, scale=None, sink=None, normalizer_bias=None, **options):
+    """
+    `loop_attention` for (batch, heads, …): consecutive query heads share a key head; the mask has four axes.
+
+    A scale broadcasts to (heads, n_queries); sink and bias are numbers or one for each head.
+    """
     batch, heads = query.shape[:2]
     shared = heads // key.shape[1]
     full = None if mask is None else np.broadcast_to(mask, (batch, heads, query.shape[2], key.shape[2]))
@@ -67,6 +86,9 @@ def loop_over_heads(query, key, value, mask=None, **options):
                 key[b, h // shared],
                 value[b, h // shared],
                 mask=None if full is None else full[b, h],
+                scale=None if scale is None else np.broadcast_to(scale, (heads, query.shape[2]))[h],
+                sink=None if sink is None else float(np.broadcast_to(sink, heads)[h]),
+                normalizer_bias=None if normalizer_bias is None else float(np.broadcast_to(normalizer_bias, heads)[h]),
                 **options,
             )
             for h in range(heads)
