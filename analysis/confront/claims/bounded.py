@@ -88,7 +88,7 @@ COSINE_SCORE_VARIANCE = Claim(
     grid={"d_k": (16, 64), "gain": (1.0, 10.0)},
     rival=unnormalised_variance,
     mistake="scale², as if dividing by √d_k instead of by the lengths",
-    replicates=75_000,
+    replicates=85_000,
 )
 
 

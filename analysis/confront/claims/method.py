@@ -88,7 +88,7 @@ CONDITIONAL_SAMPLER = Claim(
     },
     rival=error_of_fixed_length,
     mistake="a sampler that forgets that the query's length varies",
-    replicates=100_000,
+    replicates=20_000,
 )
 
 
