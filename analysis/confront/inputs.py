@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from analysis.confront.cell import Cell
 from analysis.vocabulary.laws import Law, resolve_law
@@ -101,8 +102,10 @@ class Inputs:
 
     def satisfy(self, kind: str, names: tuple[str, ...]) -> bool:
         """Whether the assumption holds; False also where this law cannot tell."""
-        if kind == "modulo":
-            return True
+        if kind in ("modulo", "given", "exchangeable"):
+            return True  # a truncation, a conditioning; and the keys of a row are drawn alike
+        if kind in ("moment", "law"):
+            return self._has_law(kind, names)
         if not all(name in _VECTOR for name in names):
             return False  # the difference of two scores, say: normal only for a query of fixed length
         vectors = [self.components(name) for name in names]
@@ -133,6 +136,8 @@ class Inputs:
                 return self._covariance(names) is not None
             case "same":
                 return self.alignment == 1.0 and set(names) == {"q", "k"} and self.query == self.key
+            case "unit":
+                return set(names) <= {"u", "w"}
             case "isotropic":
                 return first.is_isotropic and self._unmixed(names[0])
         return False
@@ -148,6 +153,25 @@ class Inputs:
         values["m_4(k2)"] = values["m_4(k)"]
         covariance = self._covariance(names["aligned"]) if "aligned" in names else None
         return values if covariance is None else {**values, "rho": covariance}
+
+    def _has_law(self, kind: str, said: tuple[str, ...]) -> bool:
+        """Whether one vector has the moment or the law that is named after it."""
+        name, *rest = said
+        if name not in _VECTOR or not self._unmixed(name):
+            return False
+        own = self.components(name)
+        if kind == "law":
+            return (
+                own.is_standard and own.is_independent and own.law.name == {"sign": "rademacher"}.get(rest[0], rest[0])
+            )
+        if not own.is_independent or not rest[1].replace("/", "").lstrip("-").isdigit():
+            return False  # a moment in units of a size that is no setting of a cell
+        power, value = int(rest[0]), float(Fraction(rest[1]))
+        mean = own.mean + own.std * own.law.mean
+        central = [
+            math.comb(power, m) * mean ** (power - m) * own.std**m * own.law.central_moment(m) for m in range(power + 1)
+        ]
+        return abs(sum(central) - value) <= 1e-9 * max(1.0, abs(value))
 
     def _independent(self, names: tuple[str, ...], *, among_keys: bool) -> bool:
         keys = [name for name in names if _VECTOR[name] == "k"]

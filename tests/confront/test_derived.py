@@ -221,9 +221,15 @@ def test_every_kind_of_assumption_has_an_answer():
         kind: f"{kind}(q, k)" for kind in ("independent", "independent_of", "independent_pairs", "gaussian_pairs")
     }
     texts |= {"aligned": "aligned(q, k)", "same": "same(q, k)", "isotropic": "isotropic(u)", "modulo": "modulo(t, 4)"}
-    texts |= {"induction_hypothesis": "induction_hypothesis(S)"}
+    texts |= {"induction_hypothesis": "induction_hypothesis(S)", "exchangeable": "exchangeable(p)", "unit": "unit(u)"}
+    texts |= {"moment": "moment(q, 4, 3)", "law": "law(q, normal)", "given": "given(p)"}
     inputs = Inputs.of(Cell(()))
     for text in texts.values():
         item = assumption(text)
         assert inputs.satisfy(item.kind, item.arguments) in (True, False)
     assert not inputs.satisfy("gaussian", ("z",))
+    assert inputs.satisfy("moment", ("q", "4", "3"))
+    assert not inputs.satisfy("moment", ("q", "4", "9/5"))
+    assert Inputs.of(Cell((("law", "uniform"),))).satisfy("moment", ("q", "4", "9/5"))
+    assert Inputs.of(Cell((("law", "rademacher"),))).satisfy("law", ("q", "sign"))
+    assert not inputs.satisfy("law", ("q", "uniform"))
