@@ -10,6 +10,8 @@ import torch
 from analysis.vocabulary.row_formulas import DEAD_TRACE, HIDDEN_BIAS
 
 TILE_SCORES = 2**22
+HIDDEN_SCORE = -5e3  # a score with the usual fills added: −10⁴, the type's least number, −∞
+_MEANS = ("within_row_variance", "entropy_ratio", "dead_row_fraction", "first_key_share", "sink_share", "logsumexp")
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,14 @@ class Call:
     mask: Any
     is_causal: bool
     scale: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The queries (batch, heads, n_queries, d) and keys (batch, heads, n_keys, d) of a score matrix."""
+
+    query: Any
+    key: Any
 
 
 def head_statistics(call: Call) -> dict[str, Any]:
@@ -35,33 +45,97 @@ def head_statistics(call: Call) -> dict[str, Any]:
     batch, heads, n_queries, _ = query.shape
     n_keys = key.shape[2]
     padded = _padded_queries(call, n_queries, n_keys)
-    totals: dict[str, Any] = dict.fromkeys(("rows", "variance", "ratio", "dead"), 0)
-    best = torch.full((heads,), -1.0, dtype=wide, device=query.device)
-    place = torch.zeros((heads, 3), dtype=torch.long, device=query.device)
+    sums = _Sums(heads, wide, query.device)
     step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
         scores = (query[:, :, rows] * call.scale) @ key.transpose(-1, -2)
         visible = _apply_mask(call, scores, rows)
-        tile = _tile(scores, visible, None if padded is None else padded[:, rows])
-        for name in totals:
-            totals[name] = totals[name] + tile[name]
-        best, place = _update(best, place, tile["absolute"], start)
-    rows_counted = totals["rows"]
-    mean = rows_counted.clamp(min=1).to(wide)
-    nothing = rows_counted == 0
-    result = {
-        "rows": rows_counted,
-        "rows_left_out": batch * n_queries - rows_counted,
-        "largest_score": best.masked_fill(best < 0, torch.nan),
+        sums.add(scores, visible, None if padded is None else padded[:, rows], start)
+    return sums.result(batch * n_queries) | _vectors(query, key, call.scale, sums, padded)
+
+
+def matrix_statistics(scores: Any, n_keys: int, pair: Pair | None) -> dict[str, Any]:
+    """
+    Return the same of a score matrix (batch, heads, n_queries, n_keys or more) as a softmax took it.
+
+    A score below −5000 counts as hidden. Columns from `n_keys` on are a sink: they take weight and have no value. Norms
+    are of the vectors whose product the scores came from, where that was seen.
+    """
+    wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    batch, heads, n_queries, _ = scores.shape
+    padded = None
+    if n_queries == n_keys:
+        padded = ~(scores[..., :n_keys] > HIDDEN_SCORE).any(dim=-2).any(dim=1)
+    sums = _Sums(heads, wide, scores.device)
+    step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
+    for start in range(0, n_queries, step):
+        rows = slice(start, min(start + step, n_queries))
+        tile = scores[:, :, rows].detach().to(wide)
+        sums.add(
+            tile[..., :n_keys],
+            tile[..., :n_keys] > HIDDEN_SCORE,
+            None if padded is None else padded[:, rows],
+            start,
+            sink=tile[..., n_keys:],
+        )
+    vectors = _no_vectors(heads, scores.device)
+    if pair is not None and pair.query.shape[:3] == scores.shape[:3] and pair.key.shape[1] == heads:
+        vectors = _vectors(pair.query.detach().to(wide), pair.key.detach().to(wide), torch.nan, sums, padded)
+    return sums.result(batch * n_queries) | vectors
+
+
+def _vectors(query: Any, key: Any, scale: float, sums: _Sums, padded: Any) -> dict[str, Any]:
+    """Return what the vectors tell beside their scores: norms, the bound, and the pair of the largest score."""
+    if not query.numel() or not key.numel():
+        return _no_vectors(query.shape[1], query.device)
+    largest = _at_largest(query, key, sums.place)
+    largest["cosine_at_largest"] = largest["cosine_at_largest"].masked_fill(sums.rows == 0, torch.nan)
+    longest = [x.square().sum(-1).amax((0, 2)).sqrt() for x in (query, key)]
+    return largest | {
         "query_norm": _rms_norm(query, padded),
         "key_norm": _rms_norm(key, padded),
+        "score_bound": abs(scale) * longest[0] * longest[1],
     }
-    for name, total in (("within_row_variance", "variance"), ("entropy_ratio", "ratio"), ("dead_row_fraction", "dead")):
-        result[name] = (totals[total] / mean).masked_fill(nothing, torch.nan)
-    largest = _at_largest(query, key, place)
-    largest["cosine_at_largest"] = largest["cosine_at_largest"].masked_fill(nothing, torch.nan)
-    return result | largest
+
+
+def _no_vectors(heads: int, device: Any) -> dict[str, Any]:
+    names = ("query_norm", "key_norm", "score_bound", "cosine_at_largest", "largest_channel_share")
+    unknown = {name: torch.full((heads,), torch.nan, device=device) for name in names}
+    return unknown | {"largest_channel": torch.full((heads,), -1, device=device)}
+
+
+class _Sums:
+    """Sums over rows, tile by tile, and the place of the largest score."""
+
+    def __init__(self, heads: int, wide: Any, device: Any) -> None:
+        self.rows: Any = torch.zeros(heads, dtype=torch.long, device=device)
+        self.totals = {name: torch.zeros(heads, dtype=wide, device=device) for name in _MEANS}
+        self.best = torch.full((heads,), -1.0, dtype=wide, device=device)
+        self.highest = torch.full((heads,), -torch.inf, dtype=wide, device=device)
+        self.place = torch.zeros((heads, 3), dtype=torch.long, device=device)
+
+    def add(self, scores: Any, visible: Any, padded: Any, start: int, sink: Any = None) -> None:
+        """Take a tile of query rows from `start` on."""
+        if not scores.numel():
+            return
+        tile = _tile(scores, visible, padded, sink)
+        self.rows = self.rows + tile["rows"]
+        for name, total in self.totals.items():
+            self.totals[name] = total + tile[name]
+        self.highest = torch.maximum(self.highest, tile["highest"])
+        self.best, self.place = _update(self.best, self.place, tile["absolute"], start)
+
+    def result(self, rows: int) -> dict[str, Any]:
+        """Return the means over rows that count."""
+        count, nothing = self.rows.clamp(min=1).to(self.best.dtype), self.rows == 0
+        means = {name: (total / count).masked_fill(nothing, torch.nan) for name, total in self.totals.items()}
+        return means | {
+            "rows": self.rows,
+            "rows_left_out": rows - self.rows,
+            "largest_score": self.best.masked_fill(self.best < 0, torch.nan),
+            "largest_signed_score": self.highest.masked_fill(nothing, torch.nan),
+        }
 
 
 def _padded_queries(call: Call, n_queries: int, n_keys: int) -> Any:
@@ -94,7 +168,7 @@ def _apply_mask(call: Call, scores: Any, rows: slice) -> Any:
     return None if visible is None else visible.expand_as(scores)
 
 
-def _tile(scores: Any, visible: Any, padded: Any) -> dict[str, Any]:
+def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> dict[str, Any]:
     n_keys = scores.shape[-1]
     if visible is None:
         count = torch.full(scores.shape[:-1], n_keys, dtype=scores.dtype, device=scores.device)
@@ -107,7 +181,8 @@ def _tile(scores: Any, visible: Any, padded: Any) -> dict[str, Any]:
     if visible is not None:
         centred = centred.masked_fill(~visible, 0.0)
     variance = centred.square().sum(-1) / count.clamp(min=1)
-    shifted = centred - centred.amax(-1, keepdim=True)
+    top = centred.amax(-1, keepdim=True)
+    shifted = centred - top
     weights = shifted.exp()
     if visible is not None:
         weights = weights.masked_fill(~visible, 0.0)
@@ -117,18 +192,26 @@ def _tile(scores: Any, visible: Any, padded: Any) -> dict[str, Any]:
     used = (count >= 2) & variance.isfinite()
     if padded is not None:
         used = used & ~padded[:, None, :]
-    ratio = entropy / count.clamp(min=2).log()
+    lse = total.log() + (top + mean)[..., 0]
 
     def add(values: Any) -> Any:
         return torch.where(used, values, 0.0).sum((0, 2))
 
-    absolute = shown.abs().masked_fill(~used[..., None], -1.0)
+    share = torch.full_like(lse, torch.nan)
+    if sink is not None and sink.shape[-1]:
+        beside = sink.logsumexp(-1)
+        share = (beside - torch.logaddexp(beside, lse)).exp()
+    hidden = ~used[..., None] if visible is None else ~(used[..., None] & visible)
     return {
         "rows": used.sum((0, 2)),
-        "variance": add(variance),
-        "ratio": add(ratio),
-        "dead": add((trace < DEAD_TRACE).to(scores.dtype)),
-        "absolute": absolute,
+        "within_row_variance": add(variance),
+        "entropy_ratio": add(entropy / count.clamp(min=2).log()),
+        "dead_row_fraction": add((trace < DEAD_TRACE).to(scores.dtype)),
+        "first_key_share": add(weights[..., 0] / total),
+        "sink_share": add(share),
+        "logsumexp": add(lse),
+        "highest": shown.masked_fill(hidden, -torch.inf).amax((0, 2, 3)),
+        "absolute": shown.abs().masked_fill(~used[..., None], -1.0),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,13 +15,19 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from analysis.audit.live.history import WatchRow
-from analysis.audit.live.record import Record, four_axes, gradient_hook, mask_axes
-from analysis.audit.live.statistics import Call, head_statistics
+from analysis.audit.live.record import Record, Unreadable, check_readable, four_axes, mask_axes, product_type
+from analysis.audit.live.shadow import FUSED, attention_arguments, layer_arguments, run_again
+from analysis.audit.live.softmaxes import Product, Softmaxes
+from analysis.audit.live.statistics import (
+    Call,
+    Pair,
+    head_statistics,
+    matrix_statistics,
+)
 
 _SDPA = functional.scaled_dot_product_attention
-_SOFTMAX = {torch.softmax, functional.softmax, torch.Tensor.softmax}
-# these ask whether a torch function mode is active, and then leave their fused path: other bits, so ours is off inside
-_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+_ATEN_SDPA = {torch.ops.aten.scaled_dot_product_attention, torch.ops.aten.scaled_dot_product_attention.default}
+_watching: list[Capture] = []
 
 
 class Capture:
@@ -30,56 +37,124 @@ class Capture:
         """Remember the model's module names."""
         self.model, self.every = model, every
         self.names = {id(module): name or type(module).__name__ for name, module in model.named_modules()}
-        self.step, self.active, self.busy = -1, False, False
+        self.step, self.depth, self.busy, self.gradients = -1, 0, False, False
+        self.entrances = {id(model)}
         self.stack: list[tuple[int, Any]] = []
         self.records: list[Record] = []
         self.hooks: list[Any] = []
         self.calls: Counter[str] = Counter()
-        self.softmax_in: set[str] = set()
         self.reasons: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
         self.finished: list[Record] = []
+        self.softmaxes = Softmaxes(self._eager)
         self.on_finish: Callable[[], None] | None = None
+        self._pass: contextlib.ExitStack | None = None
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Install all hooks, and take them out again whatever happens."""
-        if functional.scaled_dot_product_attention is not _SDPA:
-            raise ValueError("scaled_dot_product_attention is replaced already: only one watch at a time")
+        """Hook the model's own calls; all else is installed for the watched passes alone."""
+        if _watching:
+            raise ValueError("a model is watched already: only one watch at a time")
         with contextlib.ExitStack() as stack:
-            before = nn.modules.module.register_module_forward_pre_hook(self._enter)
-            stack.callback(before.remove)
-            after = nn.modules.module.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
-            stack.callback(after.remove)
-            functional.scaled_dot_product_attention = self._attention
-            stack.callback(setattr, functional, "scaled_dot_product_attention", _SDPA)
-            if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(_Mode(self))
-            stack.callback(self._unwind, None)
+            _watching.append(self)
+            stack.callback(_watching.clear)
+            if self.every == 1:
+                stack.enter_context(_eager_stance())
+            if isinstance(self.model, FUSED):  # a hook of their own takes their fused path away, a global one does not
+                _global_hooks(stack, self._begin, self._end)
+            else:
+                for entrance in (self.model, *_compiled(self.model)):
+                    self.entrances.add(id(entrance))
+                    stack.callback(entrance.register_forward_pre_hook(self._begin, prepend=True).remove)
+                    stack.callback(entrance.register_forward_hook(self._end, with_kwargs=True, always_call=True).remove)
+            if self.model._compiled_call_impl is not None:
+                stack.callback(setattr, self.model, "_compiled_call_impl", self.model._compiled_call_impl)
+                self.model._compiled_call_impl = self._around(self.model._compiled_call_impl)
+            stack.callback(self._close)
             yield
 
+    def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a compiled call with a pass about it, so that nothing of ours stands within compiled code."""
+
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            self._begin(self.model, args)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._end(self.model, args)
+
+        return inside
+
+    def _begin(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling() or id(module) not in self.entrances:
+            return  # within compiled code a pass has begun outside it
+        if torch.jit.is_tracing() or _is_proxied():
+            self.reasons[self.names[id(self.model)]] = "it was traced, not run"
+            return
+        self.depth += 1
+        if self.depth > 1:
+            return
+        self.step += 1
+        self._finish()
+        if self.step % self.every == 0:
+            self.gradients = torch.is_grad_enabled()
+            self._pass = contextlib.ExitStack()
+            self._pass.enter_context(self._seeing())
+            self._enter(module, args)
+
+    def _end(self, module: nn.Module, args: Any, *rest: Any) -> None:
+        if torch.compiler.is_compiling() or id(module) not in self.entrances or not self.depth:
+            return
+        self.depth -= 1
+        if not self.depth:
+            if isinstance(module, FUSED):  # of two global hooks the older one, this, comes first
+                self._leave(module, args, *rest)
+            self._close()
+
+    def _close(self) -> None:
+        self.depth = 0
+        if self._pass is not None:
+            opened, self._pass = self._pass, None
+            opened.close()
+
+    @contextlib.contextmanager
+    def _seeing(self) -> Iterator[None]:
+        """Install all hooks for one pass, and take them out again whatever happens."""
+        with contextlib.ExitStack() as stack:
+            _global_hooks(stack, self._enter, self._leave)
+            present = functional.scaled_dot_product_attention
+            functional.scaled_dot_product_attention = self._attention
+            stack.callback(setattr, functional, "scaled_dot_product_attention", present)
+            stack.enter_context(_eager_stance())
+            stack.enter_context(_Mode(self))
+            stack.callback(self._unwind, None)
+            stack.callback(self.softmaxes.forget)
+            yield
+
+    @property
+    def active(self) -> bool:
+        """Whether a watched pass runs."""
+        return self._pass is not None
+
     def _enter(self, module: nn.Module, args: Any) -> None:
-        if module is self.model:
-            self.step += 1
-            self.active = self.step % self.every == 0
-            self._finish()
         guard = None
-        if isinstance(module, _FUSED):
+        if isinstance(module, FUSED):
             guard = torch._C.DisableTorchFunction()
             guard.__enter__()
         self.stack.append((id(module), guard))
 
     def _leave(self, module: nn.Module, args: Any, *rest: Any) -> None:
+        if not self.active:
+            return
         # (kwargs, output), but after an exception torch passes the output, None, alone
         kwargs, output = rest if len(rest) == 2 else ({}, None)
-        if self.active and id(module) in self.names and output is not None:
+        if id(module) in self.names and output is not None and not torch.compiler.is_compiling():
             if isinstance(module, nn.MultiheadAttention):
-                self._shadow(self.names[id(module)], module, args, kwargs)
+                self._shadow(self.names[id(module)], module, lambda: attention_arguments(args, kwargs))
             elif isinstance(module, nn.TransformerEncoderLayer):
-                self._shadow_layer(module, args, kwargs)
+                where = self.names.get(id(module.self_attn), self.names[id(module)] + ".self_attn")
+                self._shadow(where, module.self_attn, lambda: layer_arguments(module, args, kwargs))
         self._unwind(module)
-        if module is self.model:
-            self.active = False
 
     def _unwind(self, module: nn.Module | None) -> None:
         """Leave modules down to this one, in order, and lift their guards; None leaves all."""
@@ -104,14 +179,30 @@ class Capture:
         """Return the rows of finished steps, and forget them."""
         if last:
             self._finish()
-        rows = [row for record in self.finished for row in record.rows()]
-        self.finished = []
+        rows: list[WatchRow] = []
+        finished, self.finished = self.finished, []
+        for record in finished:
+            with self._told(record.module):
+                rows += record.rows()
         return rows
 
     @property
     def where(self) -> str:
         """The name of the innermost running module of the model."""
         return next((self.names[m] for m, _ in reversed(self.stack) if m in self.names), "?")
+
+    @contextlib.contextmanager
+    def _told(self, where: str) -> Iterator[None]:
+        """Keep our own work out of our sight; what goes wrong is noted and never raised into the model."""
+        was, self.busy = self.busy, True
+        try:
+            yield
+        except Unreadable as error:
+            self.reasons[where] = str(error)
+        except Exception as error:  # the model's run matters more than our numbers
+            self.reasons[where] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        finally:
+            self.busy = was
 
     def _attention(self, *args: Any, **kwargs: Any) -> Any:
         """Stand in for F.scaled_dot_product_attention; the call itself goes through untouched."""
@@ -128,93 +219,67 @@ class Capture:
         where: str,
         query: Any,
         key: Any,
-        value: Any,
+        value: Any = None,
         attn_mask: Any = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> None:
-        """Take the statistics of one call; whatever cannot be read is noted and never raises into the model."""
-        was, self.busy = self.busy, True
-        try:
+        """Take the statistics of one call."""
+        with self._told(where):
+            check_readable(query)
+            check_readable(key)
+            dtype = product_type(query)
+            factor = query.shape[-1] ** -0.5 if scale is None else float(scale)
             with torch.no_grad(), torch._C.DisableTorchFunction(), _no_autocast(query):
-                self._record(where, query, key, attn_mask, is_causal, scale)
-        except Exception as error:  # the model's run matters more than our numbers
-            self.reasons[where] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-        finally:
-            self.busy = was
+                q, k = four_axes(query).to(dtype), four_axes(key).to(dtype)
+                if q.shape[1] != k.shape[1]:
+                    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+                mask = None if attn_mask is None else mask_axes(attn_mask, query)
+                statistics = head_statistics(Call(q, k, mask, is_causal, factor))
+            self._keep(where, "fused", q, k.shape[2], factor, dtype, statistics, {"query": query, "key": key})
 
-    def _record(self, where: str, query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> None:
-        if query.is_nested or key.is_nested:
-            self.reasons[where] = "nested tensors"
-            return
-        d_k = query.shape[-1]
-        factor = d_k**-0.5 if scale is None else float(scale)
-        q, k = four_axes(query), four_axes(key)
-        if q.shape[1] != k.shape[1]:
-            k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-        mask = None if mask is None else mask_axes(mask, query)
-        statistics = head_statistics(Call(q, k, mask, is_causal, factor))
-        record = Record(self.step, where, self.calls[where], q, k.shape[2], factor, statistics)
+    def _eager(self, scores: Any, n_keys: int, product: Product | None) -> None:
+        """Take the statistics of scores that a softmax took."""
+        where = self.where
+        with self._told(where):
+            check_readable(scores)
+            with torch.no_grad(), torch._C.DisableTorchFunction(), _no_autocast(scores):
+                four = four_axes(scores)
+                pair = None if product is None else Pair(four_axes(product.query), four_axes(product.key))
+                statistics = matrix_statistics(four, n_keys, pair)
+            vectors = {} if product is None else {"query": product.query, "key": product.key}
+            dtype = scores.dtype if product is None else product.dtype
+            self._keep(where, "eager", four, n_keys, float("nan"), dtype, statistics, vectors)
+
+    def _keep(
+        self, where: str, source: str, shaped: Any, n_keys: int, scale: float, dtype: Any, statistics: Any, vectors: Any
+    ) -> None:
+        d_k = vectors["query"].shape[-1] if vectors else 0
+        n_queries = shaped.shape[-2]
+        record = Record(self.step, where, self.calls[where], source, d_k, n_queries, n_keys, scale, dtype, statistics)
         self.calls[where] += 1
         self.records.append(record)
-        for name, tensor in (("query", query), ("key", key)):
-            if tensor.requires_grad:
-                self.hooks.append(tensor.register_hook(gradient_hook(record.gradients, name, q.shape[1])))
-        record.query = torch.empty(q.shape, dtype=q.dtype, device="meta")  # its sizes and type only
+        if torch.is_grad_enabled():
+            self.hooks += record.watch_gradients(vectors)
+        elif self.gradients:
+            self.notes[where] = (
+                "ran without gradient inside a pass that has one, as reentrant checkpointing does: no gradient norms"
+            )
 
-    def _shadow(self, where: str, module: nn.MultiheadAttention, args: Any, kwargs: Any) -> None:
+    def _shadow(self, where: str, module: nn.MultiheadAttention, given: Callable[[], dict[str, Any]]) -> None:
         """Run a MultiheadAttention again through SDPA where it took a path on which nothing was seen."""
         if self.calls[where]:
             return
-        names = (
-            "query",
-            "key",
-            "value",
-            "key_padding_mask",
-            "need_weights",
-            "attn_mask",
-            "average_attn_weights",
-            "is_causal",
-        )
-        given = dict(zip(names, args, strict=False)) | kwargs
-        given |= {"need_weights": False}
-        self._run_shadow(where, module, given)
-
-    def _shadow_layer(self, layer: nn.TransformerEncoderLayer, args: Any, kwargs: Any) -> None:
-        where = self.names.get(id(layer.self_attn), self.names[id(layer)] + ".self_attn")
-        if self.calls[where]:
-            return
-        given = dict(zip(("src", "src_mask", "src_key_padding_mask", "is_causal"), args, strict=False)) | kwargs
-        x, padding = given["src"], given.get("src_key_padding_mask")
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            if x.is_nested:
-                lengths = torch.tensor([len(item) for item in x.unbind()], device=x.device)
-                x = x.to_padded_tensor(0.0)
-                padding = torch.arange(x.shape[1], device=x.device)[None, :] >= lengths[:, None]
-            x = layer.norm1(x) if layer.norm_first else x
-        call = {"query": x, "key": x, "value": x, "attn_mask": given.get("src_mask"), "key_padding_mask": padding}
-        call |= {
-            "need_weights": False,
-            "is_causal": given.get("is_causal", False) and given.get("src_mask") is not None,
-        }
-        self._run_shadow(where, layer.self_attn, call)
-
-    def _run_shadow(self, where: str, module: nn.MultiheadAttention, given: dict[str, Any]) -> None:
-        shadow, fast, training = _Shadow(self, where), torch.backends.mha.get_fastpath_enabled(), module.training
+        shadow, gradients = _Shadow(self, where), self.gradients
         try:
-            torch.backends.mha.set_fastpath_enabled(False)
-            module.training = False  # no dropout: the model's random numbers stay as they are
-            functional.scaled_dot_product_attention = shadow
-            with torch.no_grad():
-                module.forward(**given)
+            self.gradients = False
+            run_again(module, given(), shadow)
         except Exception as error:  # the model's run matters more than our numbers
             self.reasons[where] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         finally:
-            functional.scaled_dot_product_attention = self._attention
-            torch.backends.mha.set_fastpath_enabled(fast)
-            module.training = training
+            self.gradients = gradients
 
 
 class _Shadow:
@@ -229,7 +294,7 @@ class _Shadow:
 
 
 class _Mode(TorchFunctionMode):  # type: ignore[misc]  # torch is optional, and Any where it is missing
-    """Sees SDPA called under another name (imported before), and softmax in models that build attention by hand."""
+    """Sees SDPA called under another name (imported before, or through aten), and softmaxes that make attention."""
 
     def __init__(self, capture: Capture) -> None:
         super().__init__()
@@ -237,12 +302,50 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]  # torch is optional, and 
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         capture, options = self.capture, kwargs or {}
-        if capture.active and not capture.busy:
-            if function is _SDPA:
-                capture.record(capture.where, *args, **options)
-            elif function in _SOFTMAX and getattr(args[0] if args else None, "ndim", 0) >= 3:
-                capture.softmax_in.add(capture.where)
-        return function(*args, **options)
+        if capture.busy or not capture.active:
+            return function(*args, **options)
+        if function is _SDPA or function in _ATEN_SDPA:
+            capture.record(capture.where, *args, **options)
+        elif "attention" in (name := str(getattr(function, "__name__", ""))) and not hasattr(torch.Tensor, name):
+            capture.reasons.setdefault(capture.where, f"{name} keeps its scores to itself")
+        result = function(*args, **options)
+        if not capture.busy:
+            with capture._told(capture.where), torch._C.DisableTorchFunction():
+                capture.softmaxes.see(function, args, options, result)
+        return result
+
+
+def _global_hooks(stack: contextlib.ExitStack, before: Callable[..., None], after: Callable[..., None]) -> None:
+    """Hook every module's forward until the stack is closed."""
+    hooks = nn.modules.module
+    stack.callback(hooks.register_module_forward_pre_hook(before).remove)
+    handle = hooks.register_module_forward_hook(after, with_kwargs=True, always_call=True)
+    stack.callback(
+        hooks._global_forward_hooks_with_kwargs.pop, handle.id, None
+    )  # `remove` forgets it, as of torch 2.13
+    stack.callback(handle.remove)
+
+
+def _eager_stance() -> Any:
+    """Return a context in which compiled code runs eagerly, so that it can be seen."""
+    if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
+        return torch.compiler.set_stance("force_eager")
+    return contextlib.nullcontext()
+
+
+def _compiled(model: nn.Module) -> list[nn.Module]:
+    """Return what `torch.compile(model)` has returned so far: it is called instead of the model."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        return []
+    kind = dynamo.OptimizedModule
+    return [each for each in gc.get_objects() if type(each) is kind and each._modules.get("_orig_mod") is model]
+
+
+def _is_proxied() -> bool:
+    """Tell whether make_fx records the operations of this pass."""
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    return proxies is not None and proxies.get_proxy_mode() is not None
 
 
 def _no_autocast(tensor: Any) -> Any:

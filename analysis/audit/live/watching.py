@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from analysis.audit.live.torch_calls import Capture
 
 
+_NEVER_RAN = (
+    "The model was not called inside the block: only what goes through model(...) is watched; a trainer's step, a "
+    "method of a part, a copy of the model, an export, or code compiled inside the block goes around it."
+)
+_NOTHING_SEEN = (
+    "The model ran {} times and no attention was seen: scripted or exported code, custom kernels and a softmax made of "
+    "exp and sum leave nothing to read."
+)
+
+
 class Watcher:
     """
     What `watch` gives inside its block.
@@ -27,6 +37,7 @@ class Watcher:
         """Join a capture with the file that its rows go to."""
         self._capture, self._history = capture, history
         self._rows: list[WatchRow] = []
+        self._seen: set[str] = set()
 
     @property
     def rows(self) -> list[WatchRow]:
@@ -36,24 +47,28 @@ class Watcher:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Sentences on attention that was not seen: built by hand, compiled or traced, or of an unreadable form."""
+        """Sentences on attention that was not seen, and why; never empty where there are no rows."""
         capture = self._capture
-        seen = {row.module for row in self._rows} | {record.module for record in capture.records + capture.finished}
         sentences = [f"{name}: not read ({why})." for name, why in capture.reasons.items()]
-        sentences += [
-            f"{name}: attention by hand (a softmax over scores, no scaled_dot_product_attention) is not seen."
-            for name in sorted(capture.softmax_in - seen)
-        ]
-        reported = set(capture.reasons) | capture.softmax_in | seen
+        sentences += [f"{name}: {why}." for name, why in capture.notes.items()]
+        if capture.step < 0:
+            return tuple(sentences) or (_NEVER_RAN,)
+        seen = self._seen | {record.module for record in capture.records + capture.finished}
+        reported = set(capture.reasons) | seen
         for module in capture.model.modules():
             name, kind = capture.names[id(module)], type(module).__name__
             inside = any(other == name or other.startswith(name + ".") for other in reported)
-            if "attention" in kind.lower() and not inside and capture.step >= 0:
+            if inside or not name:
+                continue
+            if "script" in kind.lower() or kind == "TopLevelTracedModule":
+                sentences.append(f"{name}: scripted or traced code is not seen.")
+            elif "attention" in kind.lower():
                 sentences.append(f"{name} ({kind}): no attention call was seen.")
-        return tuple(sentences)
+        return tuple(sentences) if sentences or seen else (_NOTHING_SEEN.format(capture.step + 1),)
 
     def _collect(self, *, last: bool = False) -> None:
         rows = self._capture.take(last=last)
+        self._seen |= {row.module for row in rows}
         if self._history is not None and rows:
             self._history.write(rows)
             self._rows = rows
@@ -91,9 +106,16 @@ def watch(model: Any, *, every: int = 1, history: str | Path | None = None) -> I
     Notes
     -----
     Seen: `torch.nn.functional.scaled_dot_product_attention` however it was imported, `nn.MultiheadAttention` and
-    `nn.TransformerEncoderLayer` on every path. Where those use a fused kernel or return weights, their attention is
-    computed a second time without gradient, so that rows have no gradient norms. Not seen: attention by hand, flex
-    attention, traced models. Compiled modules run eagerly inside the block: their output is then that of eager code.
+    `nn.TransformerEncoderLayer` on every path, and attention built by hand: a softmax over the last of three axes or
+    more whose weights are then multiplied by values. Its argument is the score matrix, with whatever soft-cap, bias or
+    sink the model gave it. Where the modules of `nn` use a fused kernel or return weights, their attention is computed
+    a second time without gradient, so that rows have no gradient norms. Not seen, and told in `unseen`: flex attention,
+    scripted or exported models, transforms of torch.func, fake tensors.
+
+    Watched passes run eagerly where the model is compiled: their output is then that of eager code. Passes between them
+    keep their compiled path. Under autocast the statistics are those of the type in which the product runs. Of several
+    processes each writes a history of its own, and `read_history` reads them all. Nothing that goes wrong in here is
+    raised into the model.
 
     A row's statistics are computed in float32 (float64 for float64 inputs) from the call's own query, key, mask and
     scale, tile by tile. One watch at a time; a pass is one call of `model`.
