@@ -26,7 +26,7 @@ def test_the_wheel_makes_the_report_and_audits_the_example(tmp_path):
 
     assert run("-c", "import analysis, attnsym; print(analysis.__file__, attnsym.__file__)").count(str(site)) == 2
     assert "layer0" in run("-m", "analysis", "audit", "--example")
-    assert "wrote report.html" in run("-m", "analysis", "report")
+    assert "wrote report.html" in run("-m", "analysis", "report", "--no-confirm")
     assert (empty / "report.html").stat().st_size > 100_000
     assert (site / "attnsym" / "py.typed").exists()
     assert (site / "analysis" / "py.typed").exists()

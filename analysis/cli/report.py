@@ -25,7 +25,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     seed: Annotated[int, typer.Option(help="Seed of the measurements.")] = 0,
     workers: Annotated[int | None, typer.Option(help="Threads; by default one per available core.")] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Confirm every claim too (about a minute more).")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm/--no-confirm", help="Confirm every claim too: most of the time that this takes.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Write a self-contained page: derivations, predictions, measurements and an audit of real tensors."""
@@ -46,11 +48,18 @@ def report(
 
         audits = [audit_example()]
     with _stage("derive, illustrate and write"):
-        path = write_report(output, confirmation=confirmation, studies=studies, audits=audits)
+        path = write_report(
+            output, confirmation=confirmation, studies=studies, audits=audits, command=_command(seed, confirm)
+        )
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "seed": seed})
         return
     print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
+
+
+def _command(seed: int, confirm: bool) -> str:
+    """Return the line that makes the page again, for its last section."""
+    return f"attnsym report --seed {seed}{'' if confirm else ' --no-confirm'}"
 
 
 def _studies(seed: int, workers: int | None) -> list[Study]:

@@ -32,7 +32,7 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights", toke
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"weights must be a non-empty matrix (n_queries, n_keys): got shape {array.shape}")
     shown, block = _block_maxima(array)
-    figure = new_figure(4.8, 4.0)
+    figure = new_figure(3.7, 3.5) if tokens else new_figure(4.8, 4.0)  # the former fits a phone without shrinking
     axis = figure.subplots()
     note = "" if block == (1, 1) else f" (largest of each {block[0]}×{block[1]} block)"
     _heatmap(figure, axis, shown, label="weight", vmin=0.0, extent=_extent(array, shown))
@@ -41,8 +41,8 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights", toke
         if array.shape != (len(tokens), len(tokens)):
             raise ValueError(f"tokens must name each row and column: got {len(tokens)} for shape {array.shape}")
         names = [shortened(token) for token in tokens]
-        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-        axis.set_yticks(range(len(names)), names, fontsize=8)
+        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=7.5)
+        axis.set_yticks(range(len(names)), names, fontsize=7.5)
     axis.set_title(drawable(title) + note, fontsize=10)
     return figure
 
@@ -64,7 +64,7 @@ def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Seq
         for (i, j), value in np.ndenumerate(array):
             if np.isfinite(value):
                 colour = _ON_LIGHT if value > middle else "white"
-                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+                axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7.5, color=colour)
     return figure
 
 

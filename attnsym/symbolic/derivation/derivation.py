@@ -102,6 +102,9 @@ class Derivation(Argument):
             ],
         }
 
+    def _repr_html_(self) -> str:
+        return self.to_mathml()
+
     def _repr_latex_(self) -> str:
         return self.to_latex()
 
