@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from attnsym._blocks import Problem, mask_part, row_part
 from attnsym._rows import row_sum
-from attnsym._scores import times_scale
+from attnsym._scores import cap_in_place, times_scale
 from attnsym._validate import Array
 from attnsym.masks import as_bias
 
@@ -61,9 +61,7 @@ class ScoreTiles:
         np.matmul(scaled_query, self.transposed_key[..., columns], out=scores)
         softcap = self.problem.settings.softcap
         if softcap is not None:
-            np.divide(scores, softcap, out=scores)
-            np.tanh(scores, out=scores)
-            np.multiply(scores, softcap, out=scores)
+            cap_in_place(scores, softcap)
         if self.mask is not None:
             scores += as_bias(mask_part(self.mask, rows, columns), self.dtype)
         self._hide(scores, rows, columns)

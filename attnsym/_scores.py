@@ -14,12 +14,16 @@ from attnsym._validate import (
     ScoreFunction,
     attention_shapes,
     compute_dtype,
+    fits_shape,
     held_softcap,
     output_dtype,
     real_array,
 )
 from attnsym.masks import as_bias, read_mask
 from attnsym.norms import unit_vectors
+
+_WIDE_CAP = 2.0**60
+_FAR_BELOW = 2.0**-30  # tanh x is x to 61 bits there
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,7 @@ def _offset(settings: Settings, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
 
 
 def _fit(array: Array, name: str, shape: tuple[int, ...], wanted: str) -> None:
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not fits_shape(array, shape):
         raise ValueError(f"{name} must be {wanted}, that broadcasts to {shape}: got shape {array.shape}")
 
 
@@ -147,10 +147,19 @@ def score_matrix(x: Inputs, score: str | ScoreFunction, softcap: float | None) -
         scores = times_scale(scores, x.scale)
     else:
         scores = _dot_scores(x)
-    if softcap is not None:
-        np.divide(scores, softcap, out=scores)  # ±inf / cap is a tanh of ±1
-        np.tanh(scores, out=scores)
-        np.multiply(scores, softcap, out=scores)
+    return scores if softcap is None else cap_in_place(scores, softcap)
+
+
+def cap_in_place(scores: Array, softcap: float) -> Array:
+    """Overwrite the scores s by softcap · tanh(s / softcap), and return them."""
+    small = None
+    if softcap > _WIDE_CAP:  # a quotient may underflow where the score does not: a score so far below its cap is kept
+        small, kept = np.abs(scores) < softcap * _FAR_BELOW, scores.copy()
+    np.divide(scores, softcap, out=scores)  # ±inf / cap is a tanh of ±1
+    np.tanh(scores, out=scores)
+    np.multiply(scores, softcap, out=scores)
+    if small is not None:
+        np.copyto(scores, kept, where=small)
     return scores
 
 
@@ -189,13 +198,15 @@ def _repair_overflow(x: Inputs, scores: Array) -> None:
     mantissa, exponent = np.frexp(x.scale)
     product = q @ k.swapaxes(-1, -2) * mantissa.astype(x.query.dtype)
     exact = np.ldexp(product, q_power + k_power.swapaxes(-1, -2) + exponent)
-    np.copyto(scores, exact, where=q_finite & k_finite.swapaxes(-1, -2))
+    np.copyto(scores, exact, where=q_finite & k_finite.swapaxes(-1, -2) & ~np.isfinite(scores))
 
 
 def _normalised(x: Array) -> tuple[Array, Array, Array]:
     finite = np.asarray(np.isfinite(x).all(axis=-1, keepdims=True))
     x = np.where(finite, x, x.dtype.type(0))
-    power = np.frexp(np.max(np.abs(x), axis=-1, keepdims=True, initial=0))[1]
+    # half of the range: products do not overflow, and what is small beside the largest component does not vanish
+    half = np.finfo(x.dtype).maxexp // 2 - 12
+    power = np.frexp(np.max(np.abs(x), axis=-1, keepdims=True, initial=0))[1] - half
     return np.asarray(np.ldexp(x, -power)), np.asarray(power), finite
 
 

@@ -103,19 +103,21 @@ def read_settings(
         raise ValueError("normalizer_bias needs normalizer 'sigmoid' or 'relu': softmax does not see a constant")
     if normalizer != "softmax" and sink is not None:
         raise ValueError(f"sink needs normalizer 'softmax', whose denominator it enters: got {normalizer!r}")
-    return Settings(
-        scale=optional_scale(scale),
-        score=partial(_in_state, np.geterr(), score) if callable(score) else score,
-        softcap=optional_softcap(softcap),
-        enable_gqa=flag(enable_gqa, "enable_gqa"),
-        is_causal=flag(is_causal, "is_causal"),
-        window=None if window is None else window_sides(window),
-        causal_alignment=causal_alignment,
-        convention=convention,
-        sink=optional_sink(sink),
-        normalizer=normalizer,
-        normalizer_bias=None if normalizer_bias is None else finite_array(normalizer_bias, "normalizer_bias"),
-    )
+    state = np.geterr()
+    with np.errstate(all="ignore"):
+        return Settings(
+            scale=optional_scale(scale),
+            score=partial(_in_state, state, score) if callable(score) else score,
+            softcap=optional_softcap(softcap),
+            enable_gqa=flag(enable_gqa, "enable_gqa"),
+            is_causal=flag(is_causal, "is_causal"),
+            window=None if window is None else window_sides(window),
+            causal_alignment=causal_alignment,
+            convention=convention,
+            sink=optional_sink(sink),
+            normalizer=normalizer,
+            normalizer_bias=None if normalizer_bias is None else finite_array(normalizer_bias, "normalizer_bias"),
+        )
 
 
 def is_large(scores_shape: tuple[int, ...], dtype: np.dtype[Any], settings: Settings) -> bool:

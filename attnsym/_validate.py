@@ -13,6 +13,7 @@ Array = npt.NDArray[Any]
 ScoreFunction = Callable[[Array, Array], npt.ArrayLike]
 
 _HALF_PRECISION = {"float16", "bfloat16"}
+_LONGEST = 1 << 40
 CONVENTIONS = ("rows", "columns")
 ALIGNMENTS = ("top_left", "bottom_right")
 
@@ -115,11 +116,21 @@ def probability(p: Any, name: str) -> float:
     return number
 
 
-def length(n: Any, name: str, least: int = 0) -> int:
-    """Return `n` as an int of at least `least`; booleans and fractions are refused."""
+def length(n: Any, name: str, least: int = 0, most: int | None = _LONGEST) -> int:
+    """Return `n` as an int from `least` to what an array's axis may be long; booleans and fractions are refused."""
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)) or n < least:
         raise ValueError(f"{name} must be a whole number, {least} or more: got {n!r}")
+    if most is not None and n > most:
+        raise ValueError(f"{name} must be at most {most}, as no array is longer: got {n!r}")
     return int(n)
+
+
+def fits_shape(array: Array, shape: tuple[int, ...]) -> bool:
+    """Return whether `array` broadcasts to `shape` as it is."""
+    try:
+        return np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        return False
 
 
 def flag(value: Any, name: str) -> bool:
@@ -179,10 +190,6 @@ def mask_array(attn_mask: npt.ArrayLike, shape: tuple[int, ...], name: str = "at
         raise ValueError(
             f"{name} must be boolean (True = may attend) or floating (added to the scores): got dtype {mask.dtype}"
         )
-    try:
-        fits = np.broadcast_shapes(mask.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not fits_shape(mask, shape):
         raise ValueError(f"{name} must broadcast to the scores' shape {shape}: got {mask.shape}")
     return mask

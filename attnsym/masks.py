@@ -154,8 +154,7 @@ def apply_mask(scores: Array, mask: Array) -> Array:
         return scores
     bias = as_bias(mask, scores.dtype)
     limit = np.finfo(scores.dtype).max
-    with np.errstate(over="ignore", invalid="ignore"):
-        biased = scores + bias
+    biased = scores + bias
     overflowed = np.isinf(biased)
     if overflowed.any():
         overflowed &= np.isfinite(scores) & np.isfinite(bias)
@@ -180,7 +179,7 @@ def window_sides(window: Any) -> tuple[int | None, int | None]:
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
             raise ValueError(f"window must be a whole number or a pair (left, right): got {window!r}")
-        left, right = (None if side is None else length(side, "each side of window") for side in window)
+        left, right = (None if side is None else length(side, "each side of window", most=None) for side in window)
         return _within_reach(left), _within_reach(right)
     try:
         width = operator.index(window)

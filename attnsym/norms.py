@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._validate import Array, choice, compute_dtype, finite_number, real_array
+from attnsym._validate import Array, choice, compute_dtype, finite_number, fits_shape, real_array
 
 _KINDS = ("l2", "rms")
 
@@ -64,11 +64,7 @@ def qk_norm(x: npt.ArrayLike, *, kind: str = "l2", gain: Any = None, eps: float 
     normed = _normed(vectors, float(given.shape[-1]) if kind == "rms" else 1.0, smoothing)
     if gain is not None:
         factors = real_array(gain, "gain")
-        try:
-            fits = np.broadcast_shapes(factors.shape, given.shape) == given.shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if not fits_shape(factors, given.shape):
             raise ValueError(f"gain must broadcast to the shape of x, {given.shape}: got {factors.shape}")
         normed = normed * factors.astype(vectors.dtype)
     return np.asarray(normed.astype(given.dtype, copy=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._validate import Array, compute_dtype, finite_number, length, real_array
+from attnsym._validate import Array, compute_dtype, finite_number, fits_shape, length, real_array
 from attnsym.masks import query_positions
 
 
@@ -110,12 +110,10 @@ def rotary(x: npt.ArrayLike, positions: npt.ArrayLike, *, base: float = 10000.0)
         raise ValueError(f"x must have the axes (length, d) with an even d: got shape {given.shape}")
     if not np.isfinite(places).all():
         raise ValueError("positions must be finite: got NaN or infinity")
-    try:
-        angles = np.broadcast_to(places, given.shape[:-1])[..., None]
-    except ValueError:
-        raise ValueError(f"positions must broadcast to {given.shape[:-1]}: got shape {places.shape}") from None
+    if not fits_shape(places, given.shape[:-1]):
+        raise ValueError(f"positions must broadcast to {given.shape[:-1]}: got shape {places.shape}")
     d = given.shape[-1]
-    angles = angles * turn ** (-np.arange(0, d, 2) / max(d, 1))
+    angles = places[..., None] * turn ** (-np.arange(0, d, 2) / max(d, 1))
     dtype = compute_dtype(given)
     cosine, sine = (turned.astype(dtype, copy=False) for turned in (np.cos(angles), np.sin(angles)))
     even, odd = (given[..., start::2].astype(dtype, copy=False) for start in (0, 1))

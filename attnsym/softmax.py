@@ -9,6 +9,7 @@ from attnsym._rows import row_max, row_sum
 from attnsym._validate import Array, compute_dtype, real_array
 
 
+@np.errstate(all="ignore")
 def softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
     """
     Turn scores into weights: non-negative, summing to one along an axis.
@@ -55,8 +56,7 @@ def softmax_in_place(x: Array) -> Array:
     peak = row_max(x)
     if not np.isfinite(peak).all():
         peak = _tame_infinite_rows(x, peak)
-    with np.errstate(over="ignore"):  # a difference beyond the range of the type is −inf, whose exponential is 0
-        np.subtract(x, peak, out=x)
+    np.subtract(x, peak, out=x)  # a difference beyond the range of the type is −inf, whose exponential is 0
     np.exp(x, out=x)
     total = row_sum(x)
     if not total.all():
@@ -71,6 +71,7 @@ def _tame_infinite_rows(x: Array, peak: Array) -> Array:
     return np.where(np.isinf(peak), zero, peak)
 
 
+@np.errstate(all="ignore")
 def log_softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
     """
     Return the logarithm of the softmax weights, to full precision where a weight is near 1 or underflows.
@@ -107,14 +108,14 @@ def log_softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
         return np.moveaxis(x, -1, axis)
     top = np.argmax(x, axis=-1)[..., None]  # argmax stops at a NaN, which makes the row NaN below
     peak = np.take_along_axis(x, top, axis=-1)
-    with np.errstate(over="ignore"):
-        x -= _tame_infinite_rows(x, peak)
+    x -= _tame_infinite_rows(x, peak)
     others = np.exp(x)
     np.put_along_axis(others, top, 0, axis=-1)
     x -= np.log1p(others.sum(axis=-1, keepdims=True))
     return np.moveaxis(x, -1, axis)
 
 
+@np.errstate(all="ignore")
 def entropy(weights: npt.ArrayLike, axis: int = -1) -> Array:
     """
     Return the Shannon entropy of weights, −Σ wᵢ log wᵢ, in nats.
@@ -151,7 +152,7 @@ def entropy(weights: npt.ArrayLike, axis: int = -1) -> Array:
         return np.zeros(p.shape[:-1], p.dtype)[()]
     p = np.ascontiguousarray(p)
     _check_weights(p, row_sum(p)[..., 0], p.shape[-1] * eps)
-    logs = np.log(np.maximum(p, np.finfo(p.dtype).smallest_subnormal))
+    logs = np.log(np.where(p > 0, p, p.dtype.type(1)))  # no tiny number stands in for 0: it may be flushed to 0
     logs *= p
     return np.asarray(np.maximum(0 - row_sum(logs)[..., 0], 0))[()]  # 0 − x, so that a one-hot row gives 0 and not −0
 
@@ -168,6 +169,7 @@ def _check_weights(p: Array, total: Array, tolerance: float) -> None:
         raise ValueError(f"weights must not be negative: got {float(np.nanmin(p)):.9g}")
 
 
+@np.errstate(all="ignore")
 def softmax_jacobian(weights: npt.ArrayLike) -> Array:
     """
     Return the Jacobian of softmax at the given weights, J = diag(w) − w wᵀ.
@@ -201,6 +203,7 @@ def softmax_jacobian(weights: npt.ArrayLike) -> Array:
     return jacobian
 
 
+@np.errstate(all="ignore")
 def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
     """
     Return the vector-Jacobian product of softmax, Jᵀg, without building J.
