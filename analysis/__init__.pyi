@@ -13,6 +13,10 @@ from .audit.tensors.remedies import Remedy as Remedy
 from .audit.tensors.result import TensorAudit as TensorAudit
 from .audit.tensors.rows import HeadAudit as HeadAudit
 from .audit.tensors.rows import LayerAudit as LayerAudit
+from .audit.weights.audit import audit_weights as audit_weights
+from .audit.weights.checkpoint import audit_checkpoint as audit_checkpoint
+from .audit.weights.heads import HeadWeights as HeadWeights
+from .audit.weights.result import WeightsAudit as WeightsAudit
 from .confront.claim import Claim as Claim
 from .confront.claims import CLAIMS as CLAIMS
 from .confront.confirmation import ClaimVerdict as ClaimVerdict

@@ -1,28 +1,17 @@
-"""`attnsym audit`: tensors in files, the example, or an attention function."""
+"""`attnsym audit`: tensors or weights in files, the example, or an attention function."""
 
 from __future__ import annotations
 
-import math
-import re
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, print_json
+from analysis.cli._audit_tables import print_audit, print_lines, print_table, print_weights
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from analysis.audit.tensors.remedies import Remedy
-    from analysis.audit.tensors.result import TensorAudit
-    from analysis.audit.tensors.rows import HeadAudit, LayerAudit
-
-_WIDTH = 100
 _REMEDY_COLUMNS = {
     "layer": "layer",
     "head": "head",
@@ -44,6 +33,9 @@ def audit_command(
     function: Annotated[
         str | None, typer.Option("--callable", metavar="MODULE:FUNCTION", help="Audit a function; imports its module.")
     ] = None,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="The files are a checkpoint: audit its query and key projections.")
+    ] = False,
     query: Annotated[str | None, typer.Option(help="Name of the queries; * stands for the layer.")] = None,
     key: Annotated[str | None, typer.Option(help="Name of the keys.")] = None,
     value: Annotated[str | None, typer.Option(help="Name of the values.")] = None,
@@ -69,6 +61,10 @@ def audit_command(
         int | None,
         typer.Option(help="Query heads of (batch, length, heads * d_k) tensors; of a function, by default 3."),
     ] = None,
+    num_key_value_heads: Annotated[int | None, typer.Option(help="Key heads of a checkpoint, where fewer.")] = None,
+    rotary: Annotated[
+        str | None, typer.Option(help="Of a checkpoint: half, interleaved or none; by default as its config.json says.")
+    ] = None,
     d_k: Annotated[
         int | None, typer.Option("--d-k", help="Components to audit a function with, by default 16.")
     ] = None,
@@ -78,7 +74,7 @@ def audit_command(
     json: JsonOption = False,
 ) -> None:
     """
-    Audit tensors, head by head, or an attention function.
+    Audit tensors or the weights of a checkpoint, head by head, or an attention function.
 
     A function with errors ends in exit code 1; --callable imports and so runs the module that it names, found from the
     current directory.
@@ -90,11 +86,16 @@ def audit_command(
         "--query": query, "--key": key, "--value": value, "--padding": padding, "--causal": causal or None,
         "--softcap": softcap, "--window": window,
     }  # fmt: skip
+    of_weights = {"--num-key-value-heads": num_key_value_heads, "--rotary": rotary}
     if function is not None:
-        _refuse(of_files | {"--target": target}, "a function")
+        _refuse(of_files | of_weights | {"--target": target, "--weights": weights or None}, "a function")
         _audit_function(function, layout, num_heads, d_k, scale, mask_means, json)
         return
-    _refuse(of_function, "tensors")
+    if weights and not example:
+        _refuse(of_files | of_function | {"--target": target, "--layout": layout}, "weights")
+        _audit_weights(files or [], num_heads, num_key_value_heads, scale, rotary, json)
+        return
+    _refuse(of_function | of_weights | {"--weights": weights or None}, "tensors")
     if example:
         _refuse(of_files | {"--scale": scale, "--layout": layout, "--num-heads": num_heads}, "the example")
     from analysis.audit.files.audit import audit_example, audit_files
@@ -111,16 +112,25 @@ def audit_command(
     if json:
         print_json(result.to_dict() | ({} if target is None else {"remedies": [asdict(item) for item in remedies]}))
         return
-    _print(result)
-    if target is not None:
-        console().print(
-            _table(
-                f"To reach {target}, each by itself",
-                _REMEDY_COLUMNS,
-                remedies,
-                _short_names([layer.layer for layer in result.layers]),
-            )
-        )
+    print_audit(result)
+    if remedies:
+        print_table(f"To reach {target}, each by itself", _REMEDY_COLUMNS, remedies)
+    elif target is not None:
+        print(f"Every head is within {target}.")
+
+
+def _audit_weights(
+    files: list[Path], num_heads: int | None, key_heads: int | None, scale: str | None, rotary: str | None, json: bool
+) -> None:
+    from analysis.audit.weights.checkpoint import audit_checkpoint
+
+    result = audit_checkpoint(
+        files, num_heads=num_heads, num_key_value_heads=key_heads, scale=_number(scale), rotary=rotary
+    )
+    if json:
+        print_json(result.to_dict())
+    else:
+        print_weights(result)
 
 
 def _refuse(options: Mapping[str, object], subject: str) -> None:
@@ -145,71 +155,9 @@ def _audit_function(
     if json:
         print_json(result.to_dict())
     else:
-        for line in result.lines():
-            print(textwrap.fill(line, _WIDTH, subsequent_indent="    ", break_long_words=False))
+        print_lines(result.lines())
     if any(item.severity == "error" for item in result.findings):
         raise typer.Exit(EXIT_FAILED_VERDICT)
-
-
-def _print(result: TensorAudit) -> None:
-    from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS, LEGEND
-    from analysis.vocabulary.text import printable
-
-    out = console()
-    out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
-    print(f"{printable(result.source)} (scale {result.scale})")
-    for note in result.notes:
-        print(note)
-    short = _short_names([layer.layer for layer in result.layers])
-    of_heads = {column.name: column.short for column in HEAD_COLUMNS if column.short}
-    of_layers = {column.name: column.short for column in LAYER_COLUMNS}
-    out.print(_table("Every head", of_heads, result.heads, short))
-    out.print(_table("Layers (means over heads)", of_layers, result.layers, short))
-    print(LEGEND)
-    print()
-    for sentence in result.summary():
-        print(textwrap.fill(sentence, _WIDTH, subsequent_indent="    ", break_long_words=False))
-
-
-def _table(
-    title: str, columns: dict[str, str], rows: Sequence[HeadAudit | LayerAudit | Remedy], names: dict[str, str]
-) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name, head in columns.items():
-        words = name in ("layer", "verdict")
-        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=name != "layer")
-    for row in rows:
-        table.add_row(
-            names.get(row.layer, row.layer), *(_cell(getattr(row, name)) for name in columns if name != "layer")
-        )
-    return table
-
-
-def _short_names(layers: Sequence[str]) -> dict[str, str]:
-    """Return layer names without what all of them share up to a separator: "model.layers.3.attn" is "3" in a table."""
-    from analysis.vocabulary.text import printable
-
-    parts = [re.split(r"([./:_])", name) for name in layers]
-    most = min(len(part) for part in parts) - 1 if len(parts) > 1 else 0
-    start = min(_common(parts), most) // 2 * 2
-    end = min(_common([part[::-1] for part in parts]), most - start) // 2 * 2
-    kept = ["".join(part[start : len(part) - end]) for part in parts]
-    return {name: printable(short) for name, short in zip(layers, kept, strict=True)}
-
-
-def _common(parts: Sequence[Sequence[str]]) -> int:
-    """Return how many leading pieces all names share."""
-    return sum(1 for _ in takewhile(lambda pieces: len(set(pieces)) == 1, zip(*parts, strict=False)))
-
-
-def _cell(value: object) -> str:
-    from analysis.audit.tensors.result import shown
-
-    if isinstance(value, float) and math.isfinite(value) and abs(value) < 10:
-        return f"{value:.3f}"
-    return shown(value)
 
 
 def _target(text: str) -> tuple[str, float]:

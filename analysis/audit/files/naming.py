@@ -58,7 +58,7 @@ def find_layers(
     present = list(names)
     if (query is None) != (key is None):
         raise ValueError("name both the queries and the keys, or neither")
-    roles = {name: _split(name) for name in present}
+    roles = {name: split_role(name) for name in present}
     queries = _by_layer(roles, query, QUERY_NAMES, "queries")
     keys = _by_layer(roles, key, KEY_NAMES, "keys")
     values = _by_layer(roles, value, VALUE_NAMES, "values")
@@ -71,7 +71,7 @@ def find_layers(
         )
     return [
         LayerNames(layer or "-", name, keys[layer], values.get(layer), masks.get(layer, masks.get("")))
-        for layer, name in sorted(queries.items(), key=lambda item: _natural(item[0]))
+        for layer, name in sorted(queries.items(), key=lambda item: natural_order(item[0]))
     ]
 
 
@@ -80,8 +80,8 @@ def _check(present: Sequence[str], queries: dict[str, str], keys: dict[str, str]
         found = ", ".join(printable(name) for name in present[:6]) + (", …" if len(present) > 6 else "")
         if any(_WEIGHT.search(name) for name in present):
             raise ValueError(
-                "the file holds a model's weights; an audit needs the queries and keys of a run, (batch, heads, "
-                f"length, d_k): capture them, or use analysis.watch on the live model (found {found})"
+                "the file holds a model's weights: audit those with --weights (analysis.audit_checkpoint), or capture "
+                f"the queries and keys of a run, (batch, heads, length, d_k) (found {found})"
             )
         raise ValueError(
             f"no queries found (names such as layer0.q, or give them): the file holds {found or 'nothing'}"
@@ -116,7 +116,7 @@ def _by_layer(
     return matches
 
 
-def _split(name: str) -> tuple[str, str]:
+def split_role(name: str) -> tuple[str, str]:
     """Split ``layer0.query_states`` into ("layer0", "query_states"): the longest role that ends the name."""
     lower = name.lower()
     for role in _BY_LENGTH:
@@ -132,7 +132,7 @@ _ALL_ROLES = (*QUERY_NAMES, *KEY_NAMES, *VALUE_NAMES, *PADDING_NAMES, *_INVERTED
 _BY_LENGTH = sorted(_ALL_ROLES, key=len, reverse=True)
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
+def natural_order(text: str) -> list[tuple[int, str]]:
     parts = re.split(r"([0-9]+)", text)
     # digits compare by length, then by sign: as numbers do, whatever their length
     return [(len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (-1, part) for i, part in enumerate(parts)]

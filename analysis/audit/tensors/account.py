@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -91,16 +91,21 @@ def account(queries: list[Array], keys: list[Array], scale: float) -> Account:
     unbiased covariance (n − 1), so that few queries are no shared mean.
     """
     q, k = query_side(queries), Side.of(keys, [len(x) for x in queries])
-    total = _trace(q.second, k.covariance)
     key_token = top_key(k, q.second)
     query_token = top_query(q, key_token.rest.covariance)
+    found = account_of_moments(q, k, scale)
+    return replace(found, **_tokens(key_token, query_token), **_factors(query_token.rest, key_token.rest))
+
+
+def account_of_moments(q: Side, k: Side, scale: float) -> Account:
+    """Return the account of second moments, no token told from the others."""
+    total = _trace(q.second, k.covariance)
     return Account(
         predicted_variance_components=scale * scale * float(np.diag(q.second) @ np.diag(k.covariance)),
         predicted_variance_covariances=scale * scale * total,
         factor_scale=scale * scale * len(q.mean),
         **_sizes(q, k, total),
-        **_tokens(key_token, query_token),
-        **_factors(query_token.rest, key_token.rest),
+        **_factors(q, k),
     )
 
 
@@ -140,7 +145,7 @@ def _tokens(key: Top, query: Top) -> dict[str, Any]:
 def _factors(q: Side, k: Side) -> dict[str, Any]:
     """Return the factors of what is left of the tokens, the queries' mean taken out."""
     n, d_k = q.count, len(q.mean)
-    spread = (q.second - np.outer(q.mean, q.mean)) * (n / (n - 1)) if n > 1 else q.second
+    spread = q.second if n == 1 else q.covariance * (n / (n - 1) if n else 1.0)  # unbiased where they are of a sample
     shared, total = _trace(q.second, k.covariance), _trace(spread, k.covariance)
     q_own, k_own = np.diag(spread), np.diag(k.covariance)
     q_sum, k_sum, channels = float(q_own.sum()), float(k_own.sum()), float(q_own @ k_own)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from analysis.vocabulary.text import printable
 
 
 @dataclass(frozen=True)
@@ -53,3 +59,21 @@ in row    variance of the scores that one query sees, mean over queries: all tha
 H/log m   entropy of the weights over its maximum, m visible keys; Gauss: of Gaussian scores of that variance
 tr J      1 - sum of squared weights, what softmax lets through of the gradient; dead: rows with tr J < 0.001
 max |s|   largest score; 1st key: mean weight on the first token"""
+
+
+def shown(value: Any) -> str:
+    """Return a cell: three digits for a number, a dash for NaN or None, names made printable."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
+
+
+def html_table(columns: Sequence[Column], rows: Sequence[Any], lines: Sequence[str]) -> str:
+    """Return sentences and a table as HTML, names escaped."""
+    cells = "".join(f"<th>{column.title}</th>" for column in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(shown(getattr(row, c.name)))}</td>" for c in columns) + "</tr>"
+        for row in rows
+    )
+    words = "<br>".join(html.escape(line) for line in lines)
+    return f"<p>{words}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import math
 from collections import Counter
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.audit.tensors.columns import HEAD_COLUMNS
+from analysis.audit.tensors.columns import HEAD_COLUMNS, html_table
 from analysis.audit.tensors.layers import Layer
 from analysis.audit.tensors.remedies import Remedy, remedies
 from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
@@ -127,20 +126,7 @@ class TensorAudit:
         return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<th>{column.title}</th>" for column in HEAD_COLUMNS)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(shown(getattr(h, c.name)))}</td>" for c in HEAD_COLUMNS) + "</tr>"
-            for h in self.heads
-        )
-        lines = "<br>".join(html.escape(line) for line in self.summary())
-        return f"<p>{lines}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def shown(value: Any) -> str:
-    """Return a cell: three digits for a number, a dash for NaN or None, names made printable."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
+        return html_table(HEAD_COLUMNS, self.heads, self.summary())
 
 
 def _sentence(head: HeadAudit) -> str:

@@ -29,7 +29,7 @@ class Side:
     mean, second, covariance : ndarray
         E[x], E[x xᵀ] and the covariance within an item, averaged over items.
     count : int
-        Number of vectors.
+        Number of vectors; 0 of moments that are known and not those of a sample.
     """
 
     centred: list[Array]
@@ -38,6 +38,11 @@ class Side:
     second: Array
     covariance: Array
     count: int
+
+    @classmethod
+    def known(cls, mean: Array, covariance: Array) -> Side:
+        """Return moments that belong to no sample."""
+        return cls([], np.ones(1), mean, covariance + np.outer(mean, mean), covariance, 0)
 
     @classmethod
     def of(cls, items: list[Array], sizes: list[int]) -> Side:

@@ -1,0 +1,1 @@
+"""What a model's weights alone say of its scores, head by head."""

@@ -1,0 +1,228 @@
+"""Audit of weights: what W_q and W_k alone say of a model's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.audit.tensors import verdicts
+from analysis.audit.tensors.account import Account
+from analysis.audit.tensors.arrays import as_array
+from analysis.audit.weights.heads import HeadWeights, measure
+from analysis.audit.weights.projections import ROTARY, Projections
+from analysis.audit.weights.result import WeightsAudit
+from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
+from analysis.vocabulary.text import printable
+from attnsym._threads import available_workers, one_blas_thread
+
+Array = NDArray[Any]
+
+N_KEYS = 1024
+PARALLEL_WEIGHTS = 2**20
+
+
+def audit_weights(
+    w_query: Any,
+    w_key: Any,
+    *,
+    num_heads: int,
+    num_key_value_heads: int | None = None,
+    bias_query: Any = None,
+    bias_key: Any = None,
+    norm_gain: Any = None,
+    scale: ScaleLike = None,
+    names: Sequence[str] | None = None,
+    rotary: str | None = None,
+    n_keys: int = N_KEYS,
+) -> WeightsAudit:
+    """
+    Audit the query and key projections of one or several layers, for tokens without a preferred direction.
+
+    Parameters
+    ----------
+    w_query, w_key : array_like, sequence of array_like, or mapping of name to array_like
+        Per layer (d_model, heads·d_k), applied as x @ w: the transpose of a torch ``Linear.weight``.
+    num_heads, num_key_value_heads : int
+        Heads of w_query, and of w_key where they are fewer (grouped heads: head h reads key head h // (H / H_kv)).
+    bias_query, bias_key : as the weights, optional
+        (heads·d_k,) per layer.
+    norm_gain : as the weights, optional
+        (d_model,): the gain of the norm before the projections.
+    scale : {"sqrt", "unscaled"}, None, number, expression or callable
+        The factor on kᵀq; None is 1/√d_k.
+    names : sequence of str, optional
+        The layers' names; by default ``layer0``, … or the keys of the mapping.
+    rotary : {"half", "interleaved"}, optional
+        Rotary embedding turns components i and i + d_k/2, or 2i and 2i + 1: variances are then averaged over positions.
+    n_keys : int
+        At which the entropy of such scores is told.
+
+    Returns
+    -------
+    WeightsAudit
+        One `HeadWeights` per layer and head, in order; its null stands in `WeightsAudit.null`.
+
+    Raises
+    ------
+    ValueError
+        For shapes, head counts or settings that do not fit.
+
+    Notes
+    -----
+    With G_q = W_qᵀ W_q and G_k = W_kᵀ W_k of shape (d_k, d_k), ‖W_q W_kᵀ‖²_F = tr(G_q G_k) and the largest singular
+    value is √λ_max(G_q G_k): no matrix of shape (d_model, d_model) is ever made. Products of weights no finer than
+    float32 are float32 sums, so that numbers hold to about 10⁻⁵.
+    """
+    columns = _columns(
+        {"w_query": w_query, "w_key": w_key, "bias_query": bias_query, "bias_key": bias_key, "norm_gain": norm_gain},
+        names,
+    )
+    key_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+    layers = [
+        as_projections(name, *parts, num_heads=num_heads, key_heads=key_heads, rotary=rotary)
+        for name, *parts in columns
+    ]
+    return audit_projections(layers, scale=resolve_scale(scale), n_keys=n_keys, source="arrays")
+
+
+def as_projections(
+    name: str,
+    w_query: Any,
+    w_key: Any,
+    bias_query: Any = None,
+    bias_key: Any = None,
+    norm_gain: Any = None,
+    *,
+    num_heads: int,
+    key_heads: int,
+    rotary: str | None = None,
+    rotary_dims: int | None = None,
+) -> Projections:
+    """Check one layer's weights, (d_model, heads·d_k) each, and take them apart by head; ValueError as there."""
+    label = printable(name)
+    for what, count in (("num_heads", num_heads), ("num_key_value_heads", key_heads)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"{what} must be a whole number of at least 1: got {count!r}")
+    if num_heads % key_heads:
+        raise ValueError(f"num_heads = {num_heads} must be a multiple of num_key_value_heads = {key_heads}")
+    if rotary not in (None, *ROTARY):
+        raise ValueError(f"rotary must be one of {', '.join(ROTARY)}, or None: got {rotary!r}")
+    q, k = as_array(w_query, f"w_query of {label}"), as_array(w_key, f"w_key of {label}")
+    for what, w, heads in (("w_query", q, num_heads), ("w_key", k, key_heads)):
+        if w.ndim != 2 or 0 in w.shape or w.shape[1] % heads:
+            raise ValueError(f"{what} of {label} must be (d_model, {heads} heads·d_k): got shape {w.shape}")
+    d_model, d_k = q.shape[0], q.shape[1] // num_heads
+    if k.shape != (d_model, key_heads * d_k):
+        raise ValueError(
+            f"w_key of {label} must have shape {(d_model, key_heads * d_k)} beside w_query of shape {q.shape} in "
+            f"{num_heads} heads: got {k.shape}"
+        )
+    dims = d_k if rotary_dims is None else rotary_dims
+    if rotary is not None and (dims % 2 or not 0 < dims <= d_k):
+        raise ValueError(f"rotary embedding turns pairs: {dims} of d_k = {d_k} components of {label} cannot be paired")
+    biases = (
+        _vector(bias_query, f"bias_query of {label}", num_heads * d_k),
+        _vector(bias_key, f"bias_key of {label}", key_heads * d_k),
+    )
+    of_query, of_key = (None if bias is None else bias.reshape(-1, d_k) for bias in biases)
+    return Projections(
+        name,
+        q.reshape(d_model, num_heads, d_k).transpose(1, 2, 0),
+        k.reshape(d_model, key_heads, d_k).transpose(1, 2, 0),
+        bias_query=of_query,
+        bias_key=of_key,
+        gain=_vector(norm_gain, f"norm_gain of {label}", d_model),
+        rotary=rotary,
+        rotary_dims=dims,
+    )
+
+
+@np.errstate(all="ignore")  # what is not finite is found and told in words
+def audit_projections(
+    layers: Iterable[Projections], *, scale: Scale, n_keys: int, source: str, notes: Sequence[str] = ()
+) -> WeightsAudit:
+    """Audit layers one after the other; `audit_weights` and `audit_checkpoint` end here."""
+    if isinstance(n_keys, bool) or not isinstance(n_keys, int) or n_keys < 2:
+        raise ValueError(f"n_keys must be a whole number of at least 2: got {n_keys!r}")
+    found: list[tuple[HeadWeights, Account]] = []
+    with one_blas_thread(), ThreadPoolExecutor(available_workers()) as pool:
+        for layer in layers:
+            one = partial(measure, layer, scale=scale(layer.query.shape[1], n_keys), n_keys=n_keys)
+            run = pool.map if layer.query.size >= PARALLEL_WEIGHTS else map
+            found += run(one, range(layer.query.shape[0]))
+    return WeightsAudit(
+        source, scale.label, n_keys, tuple(notes), tuple(map(partial(_judged, n_keys), *_told(found, n_keys)))
+    )
+
+
+def _told(
+    found: list[tuple[HeadWeights, Account]], n_keys: int
+) -> tuple[list[HeadWeights], list[Account], list[float]]:
+    """Return heads, accounts, and the exact entropy fraction at each head's variance."""
+    from analysis.predict.exact import expected_entropy
+
+    variances = np.array([head.score_variance for head, _ in found])
+    finite = np.isfinite(variances)
+    fractions = np.full(len(found), np.nan)
+    if finite.any():
+        fractions[finite] = expected_entropy(n_keys, sigma=np.sqrt(variances[finite])) / np.log(n_keys)
+    return [head for head, _ in found], [account for _, account in found], fractions.tolist()
+
+
+def _judged(n_keys: int, head: HeadWeights, account: Account, fraction: float) -> HeadWeights:
+    if not np.isfinite(fraction):
+        return head
+    uniform, saturated = fraction > verdicts.NEAR_UNIFORM, fraction < verdicts.SATURATED_ENTROPY
+    reason = verdicts.cause(account, head.d_k, near_uniform=uniform, within_row_variance=head.score_variance)
+    return replace(
+        head,
+        entropy_fraction=fraction,
+        verdict="near uniform" if uniform else "saturated" if saturated else "ordinary",
+        cause=None if reason is None else reason.words,
+        cause_factor=head.cause_factor if reason is None else reason.factor,
+    )
+
+
+def _vector(values: Any, what: str, size: int) -> Array | None:
+    if values is None:
+        return None
+    array = as_array(values, what)
+    if array.shape != (size,):
+        raise ValueError(f"{what} must have shape ({size},): got {array.shape}")
+    return array
+
+
+def _columns(given: Mapping[str, Any], names: Sequence[str] | None) -> list[tuple[Any, ...]]:
+    """Return (name, w_query, w_key, biases, gain) per layer of arrays, lists or mappings of arrays."""
+    if isinstance(names, str):
+        raise ValueError(f"names must be a sequence of layer names, such as [{names!r}]: got one string")
+    first = given["w_query"]
+    kind = Mapping if isinstance(first, Mapping) else list | tuple if isinstance(first, list | tuple) else None
+    present = {what: part for what, part in given.items() if part is not None}
+    for what, part in present.items():
+        if isinstance(part, Mapping | list | tuple) != (kind is not None) or (
+            kind is not None and not isinstance(part, kind)
+        ):
+            raise ValueError(f"w_query and {what} must both be an array, a list or a mapping of one array per layer")
+    if isinstance(first, Mapping):
+        missing = [(what, name) for what, part in present.items() for name in first if name not in part]
+        if missing:
+            raise ValueError(
+                f"{missing[0][0]} must have the layers of w_query: {printable(str(missing[0][1]))} is missing"
+            )
+        chosen = [str(name) for name in first] if names is None else list(names)
+        lists = {what: [part[name] for name in first] for what, part in present.items()}
+    else:
+        lists = {what: list(part) if kind is not None else [part] for what, part in present.items()}
+        chosen = [f"layer{i}" for i in range(len(lists["w_query"]))] if names is None else list(names)
+    count = len(lists["w_query"])
+    for what, column in (lists | {"names": chosen}).items():
+        if len(column) != count:
+            raise ValueError(f"{what} and w_query must count the same layers: got {len(column)} and {count}")
+    return list(zip(chosen, *(lists.get(what, [None] * count) for what in given), strict=True))

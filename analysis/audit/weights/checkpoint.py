@@ -1,0 +1,175 @@
+"""Audit of a checkpoint's weights: memory-mapped, a layer at a time, sizes from its config.json or from the caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.audit.files.readers import read_tensors
+from analysis.audit.files.stored import StoredTensor
+from analysis.audit.weights.audit import N_KEYS, as_projections, audit_projections
+from analysis.audit.weights.naming import WeightNames, find_projections, sizes_of
+from analysis.audit.weights.projections import Projections
+from analysis.audit.weights.result import WeightsAudit
+from analysis.vocabulary.scale import ScaleLike, resolve_scale
+from analysis.vocabulary.text import printable
+
+Array = NDArray[Any]
+
+MAX_CONFIG = 10_000_000
+_INTERLEAVED = ("gptj", "codegen", "cohere", "cohere2", "glm", "glm4")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What is known of a model beside its weights."""
+
+    num_heads: int
+    key_heads: int
+    rotary: str | None
+    rotary_share: float
+    one_plus_gain: bool
+
+
+def audit_checkpoint(
+    paths: Sequence[str | Path],
+    *,
+    num_heads: int | None = None,
+    num_key_value_heads: int | None = None,
+    scale: ScaleLike = None,
+    rotary: str | None = None,
+    n_keys: int = N_KEYS,
+) -> WeightsAudit:
+    """
+    Audit the query and key projections in a checkpoint's files.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        .safetensors, .npz or .npy files, a folder, or the index of a sharded checkpoint.
+    num_heads, num_key_value_heads, scale, rotary, n_keys
+        As in `audit_weights`. What is not given is taken from the ``config.json`` beside the first file, where there is
+        one; a note says what was assumed. ``rotary="none"`` leaves rotary embedding out.
+
+    Returns
+    -------
+    WeightsAudit
+
+    Raises
+    ------
+    OSError
+        When a file cannot be opened.
+    ValueError
+        For files that cannot be read, no projections among the names, quantised weights, or an unknown number of heads.
+    """
+    tensors = read_tensors(paths)
+    layers = find_projections(tensors)
+    config = _config(Path(paths[0]))
+    model, notes = _model(config, num_heads, num_key_value_heads, rotary)
+    factor, told = _scale(config, scale)
+    gains = sum(names.gain is not None for names in layers)
+    notes += [*told, f"{len(layers)} layers; the gain of the norm before them is folded into {gains}."]
+    return audit_projections(
+        (_projections(names, tensors, model) for names in layers),
+        scale=resolve_scale(factor),
+        n_keys=n_keys,
+        source=", ".join(Path(path).name or str(path) for path in paths),
+        notes=notes,
+    )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    place = (path if path.is_dir() else path.parent) / "config.json"
+    if not place.is_file() or place.stat().st_size > MAX_CONFIG:
+        return {}
+    try:
+        config = json.loads(place.read_text(encoding="utf-8"))
+        return {**config, **config.get("text_config", {})}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{printable(str(place))} is no model's config.json") from None
+
+
+def _model(
+    config: Mapping[str, Any], num_heads: int | None, key_heads: int | None, rotary: str | None
+) -> tuple[_Model, list[str]]:
+    heads, of_key = sizes_of(config)
+    chosen = heads if num_heads is None else num_heads
+    if chosen is None:
+        raise ValueError("the number of heads is not known: pass num_heads, or keep config.json beside the file")
+    grouped = key_heads if key_heads is not None else of_key if num_heads is None else None
+    kind, share = rotary, 1.0
+    if rotary is None and any(name in config for name in ("rope_theta", "rope_parameters", "rotary_pct", "rotary_dim")):
+        kind = "interleaved" if config.get("model_type") in _INTERLEAVED else "half"
+        share = float(config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0)
+    kind = None if kind == "none" else kind
+    model = _Model(chosen, grouped or chosen, kind, share, str(config.get("model_type", "")).startswith("gemma"))
+    told = f"{model.num_heads} query heads, {model.key_heads} key heads"
+    told += f"; rotary embedding ({kind}), averaged over positions." if kind else "; no rotary embedding."
+    return model, [told]
+
+
+def _scale(config: Mapping[str, Any], scale: ScaleLike) -> tuple[ScaleLike, list[str]]:
+    """Return the scale that the caller or the model's configuration gives."""
+    if scale is not None or not config:
+        return scale, []
+    if str(config.get("model_type", "")).endswith("t5"):
+        return "unscaled", ["T5 has no scale: 1."]
+    for name, power in (("query_pre_attn_scalar", -0.5), ("attention_multiplier", 1.0)):
+        value = config.get(name)
+        if isinstance(value, int | float) and value > 0:
+            return float(value) ** power, [f"The scale is from {name} = {value:g}."]
+    return None, []
+
+
+def _projections(names: WeightNames, tensors: Mapping[str, StoredTensor], model: _Model) -> Projections:
+    label = printable(names.layer)
+    q, k = (_by_columns(tensors[name], names.by_rows, label) for name in (names.query, names.key))
+    biases = [None if name is None else tensors[name].array() for name in (names.bias_query, names.bias_key)]
+    if names.fused is not None:
+        q, k = _parted(q, names.fused, model, label)
+        biases = [None, None] if biases[0] is None else list(_parted(biases[0][None], names.fused, model, label))
+        biases = [None if bias is None else bias[0] for bias in biases]
+    gain = None if names.gain is None else tensors[names.gain].array().astype(np.float32)
+    if gain is not None and model.one_plus_gain:
+        gain = gain + 1
+    d_k = q.shape[1] // model.num_heads
+    of_query, of_key = (None if bias is None else bias.reshape(-1) for bias in biases)
+    return as_projections(
+        names.layer, q, k, of_query, of_key, gain,
+        num_heads=model.num_heads, key_heads=model.key_heads, rotary=model.rotary,
+        rotary_dims=int(d_k * model.rotary_share),
+    )  # fmt: skip
+
+
+def _by_columns(tensor: StoredTensor, by_rows: bool, label: str) -> Array:
+    """Return (inputs, outputs), heads and components in one axis."""
+    array = tensor.array()
+    if array.dtype.kind in "iub":
+        raise ValueError(f"the projections of {label} are {array.dtype}: quantised weights are not read")
+    if array.ndim == 3 and not by_rows:  # Flax: (d_model, heads, d_k)
+        array = array.reshape(len(array), -1)
+    if array.ndim != 2:
+        raise ValueError(f"the projections of {label} must have two axes: got shape {array.shape}")
+    return array.T if by_rows else array
+
+
+def _parted(fused: Array, form: str, model: _Model, label: str) -> tuple[Array, Array]:
+    """Return the queries' and the keys' columns of a fused projection."""
+    width, heads, key_heads = fused.shape[1], model.num_heads, model.key_heads
+    parts = heads + 2 * key_heads
+    if width % parts or (form == "by head" and heads != key_heads):
+        raise ValueError(
+            f"the fused projection of {label} has {width} outputs: not those of {heads} query heads and of "
+            f"{key_heads} key heads twice"
+        )
+    d_k = width // parts
+    if form == "by head":
+        apart = fused.reshape(len(fused), heads, 3, d_k)
+        return apart[:, :, 0].reshape(len(fused), -1), apart[:, :, 1].reshape(len(fused), -1)
+    return fused[:, : heads * d_k], fused[:, heads * d_k : (heads + key_heads) * d_k]

@@ -1,0 +1,115 @@
+"""The result of an audit of weights: rows, words, JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.audit.tensors.columns import Column, html_table
+from analysis.audit.weights.heads import HeadWeights
+from analysis.vocabulary.strict_json import finite_or_none
+from analysis.vocabulary.text import printable
+
+COLUMNS = (
+    Column("layer", "layer", "layer"),
+    Column("head", "head", "head"),
+    Column("score_variance", "var", "score variance"),
+    Column("entropy_fraction", "H/log n", "entropy / log n_keys"),
+    Column("score_bound", "max |s| ≤", "bound on |score|"),
+    Column("largest_singular_value", "σ_max", "largest singular value of W_q W_kᵀ"),
+    Column("stable_rank", "rank", "stable rank"),
+    Column("symmetric_share", "sym", "symmetric part"),
+    Column("verdict", "verdict", "verdict"),
+    Column("cause", "", "cause"),  # too long for a table of the terminal, where the summary has it
+)
+MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class WeightsAudit:
+    """
+    What `audit_weights` found.
+
+    Attributes
+    ----------
+    source : str
+        "arrays" or the names of the files.
+    scale : str
+        The scale's label.
+    n_keys : int
+        At which entropies are told.
+    notes : tuple of str
+        What the reader of the files assumed.
+    heads : tuple of HeadWeights
+        One per layer and head.
+    """
+
+    source: str
+    scale: str
+    n_keys: int
+    notes: tuple[str, ...]
+    heads: tuple[HeadWeights, ...]
+
+    @property
+    def null(self) -> str:
+        """What every number assumes."""
+        return (
+            "Tokens after the norm have length √d_model and no preferred direction (E x xᵀ = I), and queries and keys "
+            "come from different tokens; trained models differ: audit their queries and keys too."
+        )
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the heads as dictionaries of plain numbers and words, NaN as None."""
+        return [
+            {name: finite_or_none(value) for name, value in dataclasses.asdict(head).items()} for head in self.heads
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
+        return {
+            "source": self.source,
+            "scale": self.scale,
+            "n_keys": self.n_keys,
+            "null": self.null,
+            "notes": list(self.notes),
+            "summary": list(self.summary()),
+            "heads": self.to_records(),
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write `to_dict` to a file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+
+    def summary(self) -> tuple[str, ...]:
+        """Return sentences: how many heads stand how, and which have the largest scores, with the cause."""
+        counts = Counter(head.verdict for head in self.heads)
+        sentences = [f"{len(self.heads)} heads: {', '.join(f'{n} {word}' for word, n in counts.most_common())}."]
+        large = sorted((h for h in self.heads if h.score_variance > 1), key=lambda h: -h.score_variance)
+        sentences += [_sentence(head) for head in large[:MOST_NAMED]]
+        if len(large) > MOST_NAMED:
+            sentences.append(f"{len(large) - MOST_NAMED} more have a variance above 1.")
+        flat = [head for head in self.heads if head.verdict == "near uniform"]
+        if flat:
+            sentences.append(
+                f"{len(flat)} near uniform (variance {min(h.score_variance for h in flat):.3g} to "
+                f"{max(h.score_variance for h in flat):.3g}; {flat[0].cause})."
+            )
+        return (*sentences, self.null)
+
+    def __repr__(self) -> str:
+        """Return the summary."""
+        return "\n".join([f"WeightsAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
+
+    def _repr_html_(self) -> str:
+        return html_table(COLUMNS, self.heads, self.summary())
+
+
+def _sentence(head: HeadWeights) -> str:
+    return (
+        f"{printable(head.layer)}, head {head.head}: {head.verdict} (variance {head.score_variance:.3g}, entropy / "
+        f"log n {head.entropy_fraction:.3g}, no |score| above {head.score_bound:.3g}); {head.cause}."
+    )
