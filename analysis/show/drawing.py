@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, wraps
 from html import escape
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -17,12 +20,38 @@ _INK = "#000000"
 _REFERENCE = re.compile(r'(\bid="|xlink:href="#|\bhref="#|url\(#)')
 
 
+Given = ParamSpec("Given")
+Drawn = TypeVar("Drawn")
+
+# What a caller may have set for papers of their own, and would end or misplace our drawings: there may be no LaTeX.
+_OURS: Any = {"text.usetex": False, "svg.image_inline": True, "savefig.bbox": None}
+
+
+def drawn_without_latex(build: Callable[Given, Drawn]) -> Callable[Given, Drawn]:
+    """Keep a caller's `text.usetex` from what `build` draws: a text remembers what was set when it was made."""
+
+    @wraps(build)
+    def wrapped(*args: Given.args, **kwargs: Given.kwargs) -> Drawn:
+        with matplotlib.rc_context(_OURS):
+            return build(*args, **kwargs)
+
+    return wrapped
+
+
+@contextmanager
+def default_style() -> Iterator[None]:
+    """Draw a page by matplotlib's defaults, whatever the caller has set, and put the settings back."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
+
+
 class PageFigure(Figure):
     """A figure that a notebook shows as it is, without pyplot and without any magic."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        with matplotlib.rc_context({"text.usetex": False}):
+        with matplotlib.rc_context(_OURS):
             self.savefig(buffer, format="png", dpi=120)
         return buffer.getvalue()
 
@@ -51,7 +80,7 @@ def svg(figure: Figure, *, name: str = "figure", title: str = "", description: s
         on a light and on a dark page.
     """
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path", "text.usetex": False}):
+    with matplotlib.rc_context({"svg.hashsalt": "attnsym", "svg.fonttype": "path", **_OURS}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = buffer.getvalue()
     text = _REFERENCE.sub(rf"\g<1>{name}-", text[text.index("<svg") :]).replace(_INK, "currentColor")

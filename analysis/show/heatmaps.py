@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.show.drawing import drawable, new_figure, shortened
+from analysis.show.drawing import drawable, drawn_without_latex, new_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ _LARGEST_MAP = 256
 _ON_LIGHT = "#010101"  # not the black that a dark page turns light: the cell behind it stays light
 
 
+@drawn_without_latex
 def weights_figure(weights: ArrayLike, *, title: str = "attention weights", tokens: Sequence[str] = ()) -> Figure:
     """
     Draw a weight matrix of shape (n_queries, n_keys): keys across, queries down, with a colour bar.
@@ -47,6 +48,7 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights", toke
     return figure
 
 
+@drawn_without_latex
 def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Sequence[str] = ()) -> Figure:
     """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
     array = np.asarray(values, dtype=float)

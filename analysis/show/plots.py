@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib import colormaps
 
-from analysis.show.drawing import SCALE_COLOURS, new_figure, shortened
+from analysis.show.drawing import SCALE_COLOURS, drawn_without_latex, new_figure, shortened
 from analysis.show.heatmaps import audit_map, map_figure, weights_figure
 from analysis.show.study_plots import grouped, study_axes, study_figure, study_panels
 
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@drawn_without_latex
 def ten_keys_panels(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> list[Figure]:
     """
     Draw one query's weights over its keys as bars, and beside them many draws' largest weights.
@@ -74,6 +75,7 @@ _WATCHED = (
 )
 
 
+@drawn_without_latex
 def watch_figure(rows: Sequence[WatchRow]) -> Figure:
     """
     Draw the history of a watched model: a line per module against the step, each showing its most extreme head.

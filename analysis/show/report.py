@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.show.derivation_views import derivation_views
+from analysis.show.drawing import default_style
 from analysis.show.explorer import SEED, explorer_data, explorer_table
 from analysis.show.illustrations import ten_keys
 from analysis.show.views import (
@@ -76,7 +77,8 @@ def write_report(
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
-    page = _render(confirmation, studies, audits, command)
+    with default_style():
+        page = _render(confirmation, studies, audits, command)
     write_whole(target, page, target.stat().st_mode if target.exists() else new_file_mode())
     return target
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.show.drawing import SCALE_COLOURS, drawable, new_figure
+from analysis.show.drawing import SCALE_COLOURS, drawable, drawn_without_latex, new_figure
 from analysis.show.exact_line import exact_line, place
 from analysis.vocabulary.quantities import QUANTITIES
 
@@ -32,6 +32,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 
+@drawn_without_latex
 def study_figure(*studies: Study, columns: int = 3) -> Figure:
     """
     Draw finished studies: a panel per quantity and statistic, error bars measured, lines predicted.
@@ -69,6 +70,7 @@ def study_figure(*studies: Study, columns: int = 3) -> Figure:
     return figure
 
 
+@drawn_without_latex
 def study_panels(*studies: Study) -> list[tuple[tuple[str, str], Figure]]:
     """Return the panels of `study_figure` one by one, as ((quantity, statistic), figure): a page stacks them."""
     figures = []
@@ -79,6 +81,7 @@ def study_panels(*studies: Study) -> list[tuple[tuple[str, str], Figure]]:
     return figures
 
 
+@drawn_without_latex
 def study_axes(*studies: Study, ax: Axes | None = None) -> Axes:
     """
     Draw studies of one quantity and one statistic into one Axes.

@@ -227,4 +227,6 @@ def test_drawing_needs_no_display_and_leaves_pyplot_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     environment = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "MPLBACKEND"}} | {"MPLBACKEND": "TkAgg"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code], check=True, env=environment
+    )
