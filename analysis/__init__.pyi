@@ -39,10 +39,12 @@ from .predict.decay import gradient_decay as gradient_decay
 from .predict.exact import expected_entropy as expected_entropy
 from .predict.exact import expected_jacobian_frobenius_squared as expected_jacobian_frobenius_squared
 from .predict.exact import expected_jacobian_trace as expected_jacobian_trace
+from .predict.exact import expected_key_weight as expected_key_weight
 from .predict.exact import expected_logsumexp as expected_logsumexp
 from .predict.exact import expected_max_weight as expected_max_weight
 from .predict.exact import expected_power_sum as expected_power_sum
 from .predict.exact import expected_query_gradient_squared as expected_query_gradient_squared
+from .predict.exact import expected_sink_weight as expected_sink_weight
 from .predict.inverse import scale_for as scale_for
 from .predict.score_law import score_distribution as score_distribution
 from .predict.score_moments import score_moments as score_moments

@@ -60,10 +60,10 @@ def evaluate(
         if scale is not None:
             raise ValueError("scale applies to d_k; sigma is already the standard deviation of what enters softmax")
         n, sigmas = broadcast(n_keys=n, sigma=standard_deviations(sigma))
-        return _grouped(n, [sigmas], lambda key, group: by_sigma(key[0], group))
+        return grouped(n, [sigmas], lambda key, group: by_sigma(key[0], group))
     dimension = whole_numbers(d_k, "d_k")
     n, dimension, factor = scales(n, dimension, scale)
-    return _grouped(n, [dimension, np.abs(factor)], lambda key, group: by_dimension(key[0], key[1], group))
+    return grouped(n, [dimension, np.abs(factor)], lambda key, group: by_dimension(key[0], key[1], group))
 
 
 def whole_numbers(value: Any, name: str) -> NDArray[np.int64]:
@@ -119,7 +119,7 @@ def broadcast(**arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         raise ValueError(f"shapes must broadcast together: got {shapes}") from None
 
 
-def _grouped(
+def grouped(
     n_keys: NDArray[Any], parameters: Sequence[NDArray[Any]], values: Callable[[tuple[Any, ...], tuple[int, ...]], Any]
 ) -> float | NDArray[np.float64]:
     """Call `values` once for each distinct tuple of parameters, with all the n_keys that go with it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -11,23 +11,39 @@ from numpy.typing import NDArray
 from analysis.predict import arguments as exact_arguments
 from analysis.predict.average import gaussian_attention, gaussian_attention_max_weight
 from analysis.predict.maximum import gaussian_max_weight
+from analysis.predict.mechanism.evaluate import evaluate
+from analysis.predict.mechanism.setting import read_mechanism
 from analysis.predict.quadrature import Expectations, equal_scores, gaussian_softmax
+from analysis.predict.ranges import kept
 from analysis.predict.second_route import direct, direct_average
 
 Method = Literal["quadrature", "direct"]
 Values = float | NDArray[np.float64]
+PLAIN = {*Expectations._fields, "max_weight", "query_gradient"}
 
 
-def expectation(name: str, n_keys: Any, sigma: Any, d_k: Any, scale: Any, method: str) -> Values:
+def expectation(
+    name: str,
+    n_keys: Any,
+    sigma: Any,
+    d_k: Any,
+    scale: Any,
+    method: str,
+    mechanism: Mapping[str, Any] | None = None,
+    *,
+    key: Any = None,
+) -> Values:
     """
     Check the arguments and evaluate one expectation.
 
     Parameters
     ----------
     name : str
-        An attribute of `Expectations`, "max_weight" or "query_gradient".
-    n_keys, sigma, d_k, scale, method
+        An attribute of `Expectations`, "max_weight", "query_gradient" or "key_weight".
+    n_keys, sigma, d_k, scale, method, mechanism
         As the public functions of `analysis.predict.exact` take them.
+    key : ndarray of int, optional
+        For "key_weight"; -1 is the sink.
 
     Returns
     -------
@@ -40,8 +56,12 @@ def expectation(name: str, n_keys: Any, sigma: Any, d_k: Any, scale: Any, method
     """
     if method not in ROUTES:
         raise ValueError(f"method must be one of {', '.join(ROUTES)}: got {method!r}")
+    setting = read_mechanism(**(mechanism or {}))
+    if not setting.is_plain or name not in PLAIN:
+        values = evaluate(name, n_keys, sigma, d_k, scale, setting, key=key, method=method)
+        return kept(name, values, n_keys, has_sink=bool(np.any(setting.sink > -np.inf)))
     by_sigma, by_dimension = ROUTES[method]
-    return exact_arguments.evaluate(
+    values = exact_arguments.evaluate(
         n_keys,
         sigma,
         d_k,
@@ -49,6 +69,7 @@ def expectation(name: str, n_keys: Any, sigma: Any, d_k: Any, scale: Any, method
         lambda sigma, n: by_sigma(name, sigma, n) if sigma > 0 else _equal(name, n),
         lambda d_k, scale, n: by_dimension(name, d_k, scale, n) if scale > 0 else _equal(name, n),
     )
+    return kept(name, values, n_keys)
 
 
 def _equal(name: str, n_keys: tuple[int, ...]) -> NDArray[np.float64]:

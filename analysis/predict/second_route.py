@@ -72,6 +72,16 @@ def direct_average(name: str, d_k: int, scale: float, n_keys: int) -> float:
     -------
     float
     """
+    r, weight = tanh_sinh_lengths(d_k, n_keys)
+    if name == "query_gradient":
+        across = weight @ [direct("jacobian_frobenius_squared", scale * x, n_keys) for x in r]
+        along = weight @ [direct("jacobian_radial_squared", scale * x, n_keys) for x in r]
+        return float(scale**2 * ((d_k - 1) * across + along))
+    return float(weight @ [direct(name, scale * x, n_keys) for x in r])
+
+
+def tanh_sinh_lengths(d_k: int, n_keys: int) -> tuple[Array, Array]:
+    """Return nodes and weights for averages over ‖q‖: the tanh-sinh rule on the window of chi."""
     low, high = chi_window(d_k, n_keys)
     t = 0.04 * np.arange(-78, 79)
     s = np.pi * np.sinh(t)
@@ -80,12 +90,7 @@ def direct_average(name: str, d_k: int, scale: float, n_keys: int) -> float:
     weight = part * (1 - part) * np.cosh(t) * np.exp(log_chi_weight(r, d_k))
     weight /= weight.sum()
     used = weight > 1e-18
-    r, weight = r[used], weight[used]
-    if name == "query_gradient":
-        across = weight @ [direct("jacobian_frobenius_squared", scale * x, n_keys) for x in r]
-        along = weight @ [direct("jacobian_radial_squared", scale * x, n_keys) for x in r]
-        return float(scale**2 * ((d_k - 1) * across + along))
-    return float(weight @ [direct(name, scale * x, n_keys) for x in r])
+    return r[used], weight[used]
 
 
 class _Nested:

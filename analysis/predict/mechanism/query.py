@@ -1,0 +1,54 @@
+"""The length of a Gaussian query: nodes and weights for averages over it."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy import linalg
+
+from analysis.predict.average import chi_rule, chi_window, log_chi_weight, panel
+from analysis.predict.mechanism.key_law import Array
+
+# Where a Gauss-Laguerre rule of few nodes is at 1e-12: from these dimensions on, the first for narrow scores.
+NARROW_SCORES = 1.5
+NARROW_FROM, NARROW_NODES = 8, 24
+FROM, NODES = 32, 32
+# One Gauss-Legendre rule is at 1e-13 for scores up to so wide.
+SINGLE_UP_TO, SINGLE_NODES = 3.0, 56
+
+
+@lru_cache(maxsize=256)
+def query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
+    """
+    Return nodes r and weights (sum 1) for averages over r = ‖q‖, q ~ N(0, I_{d_k}); fewer nodes than `chi_rule`.
+
+    Parameters
+    ----------
+    d_k : int
+    scale : float
+        As for `chi_rule`.
+    n_keys : int
+        The largest number of keys of the functions averaged.
+    """
+    width = scale * math.sqrt(d_k)
+    if d_k >= FROM:
+        return _laguerre(d_k, NODES if width > NARROW_SCORES else NARROW_NODES)
+    if d_k >= NARROW_FROM and width <= NARROW_SCORES:
+        return _laguerre(d_k, NARROW_NODES)
+    if width <= SINGLE_UP_TO:
+        r, part = panel(*chi_window(d_k, n_keys), SINGLE_NODES)
+        weight = part * np.exp(log_chi_weight(r, d_k))
+        return r, weight / weight.sum()
+    return chi_rule(d_k, scale, n_keys)
+
+
+def _laguerre(d_k: int, count: int) -> tuple[Array, Array]:
+    """Golub and Welsch: the nodes are eigenvalues."""
+    # r²/2 has the weight x^α e⁻ˣ, whose recurrence has a_k = 2k + α + 1 and b_k = √(k(k + α)).
+    alpha = d_k / 2 - 1
+    k = np.arange(float(count))
+    nodes, vectors = linalg.eigh_tridiagonal(2 * k + alpha + 1, np.sqrt(k[1:] * (k[1:] + alpha)))
+    weight = vectors[0] ** 2
+    return np.sqrt(2 * nodes), weight / weight.sum()

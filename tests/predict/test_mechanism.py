@@ -1,0 +1,327 @@
+"""Exact expectations with sinks, biases, soft-caps, cosines, needles, unequal keys and causal masks."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import analysis
+from analysis.predict.mechanism.grid import Group
+from analysis.predict.mechanism.key_law import KeyLaw, legendre_panels, running
+from analysis.predict.mechanism.row import expectations
+
+TABLE = json.loads((Path(__file__).parent.parent / "reference" / "mechanisms.json").read_text(encoding="utf-8"))
+ROWS = [row for row in TABLE["rows"] if "row_sum" not in row[2]]
+ACCURACY = 1e-12
+
+BY_NAME = {
+    "logsumexp": analysis.expected_logsumexp,
+    "entropy": analysis.expected_entropy,
+    "power_sum_2": lambda n, **kw: analysis.expected_power_sum(2, n, **kw),
+    "power_sum_3": lambda n, **kw: analysis.expected_power_sum(3, n, **kw),
+    "jacobian_trace": analysis.expected_jacobian_trace,
+    "jacobian_frobenius_squared": analysis.expected_jacobian_frobenius_squared,
+    "max_weight": analysis.expected_max_weight,
+    "key_weight": analysis.expected_key_weight,
+}
+# name -> the mechanism and n_keys.
+MECHANISMS = {
+    "sink": ({"sink": 0.7}, 6),
+    "bias": ({"bias": [0.3, -1.0, 2.0, 0.0, 0.0]}, 5),
+    "bias and sink": ({"bias": [0.3, -1.0, 2.0, 0.0, 0.0], "sink": -1.0}, 5),
+    "needle": ({"needle": 3.0}, 7),
+    "soft-cap": ({"softcap": 2.0}, 4),
+    "soft-cap, needle and sink": ({"softcap": 4.0, "needle": 2.0, "sink": 0.0}, 9),
+    "key_spread": ({"key_spread": [1.0, 2.0, 0.5]}, 3),
+    "causal": ({"is_causal": True, "sink": 0.0}, 4),
+    "causal bias": ({"is_causal": True, "bias": [0.5, 0.0, -0.5, -1.0]}, 4),
+    "window": ({"is_causal": True, "window": 2, "needle": 1.0}, 4),
+}
+
+
+def close(actual, expected, rtol=ACCURACY):
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=0)
+
+
+def arguments(mechanism, p):
+    """Translate a row of the table: n_keys, where the scores come from, and the mechanism."""
+    n = p.get("n") or p["n1"] + p["n2"]
+    kw = {"sink": p.get("b"), "needle": p.get("mu"), "softcap": p.get("cap"), "window": p.get("window")}
+    if "slope" in p:
+        kw["bias"] = -p["slope"] * np.arange(n)
+    if "n1" in p:
+        kw["key_spread"] = [p["sigma1"]] * p["n1"] + [p["sigma2"]] * p["n2"]
+    if mechanism in ("causal", "windowed"):
+        kw["is_causal"] = True
+    if mechanism == "cosine":
+        return n, {"d_k": p["d"], "scale": p["tau"], "score": "cosine"}
+    if "d_k" in p:
+        return n, {"d_k": p["d_k"], "scale": p["scale"], **kw}
+    return n, {"sigma": p.get("sigma", 1.0), **kw}
+
+
+def predicted(mechanism, p, quantity):
+    n, kw = arguments(mechanism, p)
+    if quantity == "mean_over_rows_2..n_of_E_H/log(keys)":
+        rows = np.arange(2, n + 1)
+        return np.mean(analysis.expected_entropy(rows, sigma=kw["sigma"], sink=-math.inf) / np.log(rows))
+    if quantity in ("E_H", "mean_over_rows_1..n_of_E_H"):
+        return analysis.expected_entropy(n, **kw)
+    if quantity == "E_sum_p2":
+        return analysis.expected_power_sum(2, n, **kw)
+    if quantity == "E_p_sink":
+        return analysis.expected_sink_weight(n, **kw)
+    if quantity in ("E_p_needle", "E_p_distance0"):
+        return analysis.expected_key_weight(n, **kw)
+    if quantity == "E_mean_distance":
+        return analysis.expected_key_weight(n, key=np.arange(n), **kw) @ np.arange(n)
+    assert quantity == "E_mass_group1"
+    return p["n1"] * analysis.expected_key_weight(n, key=0, **kw)
+
+
+@pytest.mark.parametrize(("mechanism", "p", "quantity", "value", "digits"), ROWS, ids=lambda x: str(x)[:24])
+def test_the_reference_table(mechanism, p, quantity, value, digits):
+    close(predicted(mechanism, p, quantity), float(value), rtol=max(1e-13, 10.0 ** (2 - digits)))
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("case", MECHANISMS)
+def test_two_routes_agree(case, name):
+    mechanism, n = MECHANISMS[case]
+    function = BY_NAME[name]
+    close(function(n, sigma=0.6, **mechanism), function(n, sigma=0.6, method="direct", **mechanism))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(sorted(set(BY_NAME) - {"max_weight"})),
+    st.floats(-2.5, 1.0),
+    st.floats(-4.0, 4.0),
+    st.floats(-3.0, 3.0),
+    st.lists(st.floats(-3.0, 3.0), min_size=2, max_size=5),
+    st.sampled_from([None, 0.7, 3.0]),
+)
+def test_two_routes_agree_for_all_mechanisms_at_once(name, log_sigma, sink, needle, bias, softcap):
+    kw = {"sigma": 10.0**log_sigma, "sink": sink, "needle": needle, "bias": bias, "softcap": softcap}
+    function, n = BY_NAME[name], len(bias)
+    absolute = 1e-13 if name in ("logsumexp", "entropy") else 0  # differences on the second route
+    first, second = function(n, **kw), function(n, method="direct", **kw)
+    np.testing.assert_allclose(first, second, rtol=ACCURACY, atol=absolute)
+
+
+@pytest.mark.parametrize("kw", [{}, {"sink": 0.5}, {"softcap": 2.0}])
+@pytest.mark.parametrize(("d_k", "temperature"), [(1, 1.0), (3, 2.0), (64, 12.0)])
+def test_two_routes_agree_for_cosines(d_k, temperature, kw):
+    for name in ("entropy", "jacobian_frobenius_squared", "max_weight"):
+        if d_k < 64 and name == "max_weight":
+            continue  # ties at 1, and the second route is slow at 3
+        where = dict(d_k=d_k, scale=temperature, score="cosine", **kw)
+        close(BY_NAME[name](4, **where), BY_NAME[name](4, method="direct", **where))
+
+
+@pytest.mark.parametrize(
+    ("d_k", "scale"),
+    [(64, "sqrt"), pytest.param(3, 1.0, marks=pytest.mark.slow), pytest.param(16, 1.0, marks=pytest.mark.slow)],
+)
+def test_two_routes_agree_for_vectors(d_k, scale):
+    where = {"d_k": d_k, "scale": scale, "sink": 0.3, "needle": 1.5}
+    for function in (BY_NAME["power_sum_2"], analysis.expected_query_gradient_squared):
+        close(function(6, **where), function(6, method="direct", **where), rtol=1e-10)
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 0.4, 1.0, 1.9, 2.1, 7.9, 8.1, 40.0])
+def test_mechanisms_that_do_nothing_give_the_plain_value(sigma):
+    n = 12
+    nothing = [
+        {"sink": -1e5}, {"bias": np.zeros(n)}, {"bias": np.full(n, 3.0)}, {"key_spread": np.ones(n)},
+        {"softcap": 1e9}, {"sink": [-1e5, -math.inf]}, {"needle": 1e-300},
+    ]  # fmt: skip
+    for name, function in BY_NAME.items():
+        if name == "key_weight":
+            continue
+        plain = function(n, sigma=sigma)
+        for kw in nothing:
+            if name == "logsumexp" and "bias" in kw:
+                plain_here = plain + kw["bias"][0]
+            elif "softcap" in kw and (sigma > 8 or name == "max_weight"):
+                continue  # a cap of 1e9 has no quick value for wide scores
+            else:
+                plain_here = plain
+            close(function(n, sigma=sigma, **kw), np.broadcast_to(plain_here, np.shape(function(n, sigma=sigma, **kw))))
+
+
+def test_the_general_integral_meets_the_plain_one():
+    for sigma in (0.05, 1.0, 3.0, 22.6):
+        for n in (2, 10, 1024):
+            for name in ("entropy", "power_sum_3", "jacobian_trace", "jacobian_frobenius_squared", "logsumexp"):
+                general = expectations(name, [Group(KeyLaw(sigma), 0.0, n)], np.array([[float(n)]]))[0]
+                close(general, BY_NAME[name](n, sigma=sigma), rtol=3e-13)
+
+
+def test_two_keys_and_a_sink_in_closed_form():
+    # One key and a sink: p = 1/(1 + e^(b - s)), an average over s alone.
+    z, step = np.linspace(-9, 9, 4001, retstep=True)
+    weight = step * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    for sigma, b in ((0.3, 0.0), (1.0, -2.0), (3.0, 1.0)):
+        p = 1 / (1 + np.exp(b - sigma * z))
+        kw = {"sigma": sigma, "sink": b}
+        close(analysis.expected_sink_weight(1, **kw), weight @ (1 - p))
+        close(analysis.expected_key_weight(1, **kw), weight @ p)
+        close(analysis.expected_max_weight(1, **kw), weight @ p)
+        close(analysis.expected_jacobian_trace(1, **kw), weight @ (p * (1 - p)))
+        close(analysis.expected_jacobian_frobenius_squared(1, **kw), weight @ (p * (1 - p)) ** 2)
+        close(analysis.expected_entropy(1, **kw), weight @ -(p * np.log(p) + (1 - p) * np.log1p(-p)))
+        close(analysis.expected_logsumexp(1, **kw), weight @ np.logaddexp(b, sigma * z))
+
+
+def test_one_dimensional_cosines_are_signs():
+    # d_k = 1: each score is ±τ with probability 1/2.
+    tau = 1.5
+    p = 1 / (1 + math.exp(2 * tau))
+    entropy = (math.log(2) - (p * math.log(p) + (1 - p) * math.log(1 - p))) / 2
+    close(analysis.expected_entropy(2, d_k=1, scale=tau, score="cosine"), entropy)
+
+
+def test_equal_scores_in_closed_form():
+    e = math.e
+    close(analysis.expected_sink_weight(4, sigma=0, sink=0), 1 / 5)
+    close(analysis.expected_key_weight(4, sigma=0, needle=1.0), e / (e + 3))
+    close(analysis.expected_max_weight(4, sigma=0, needle=1.0), e / (e + 3))
+    close(analysis.expected_entropy(3, d_k=5, scale=0, sink=0), math.log(4))
+    close(analysis.expected_logsumexp(2, sigma=0, bias=[0.0, 1.0], sink=0.0), math.log(2 + e))
+
+
+def test_weights_add_up():
+    n, bias = 40, -0.25 * np.arange(40)
+    for kw in ({"sigma": 2.0}, {"d_k": 16}, {"sigma": 2.0, "softcap": 3.0}):
+        weights = analysis.expected_key_weight(n, key=np.arange(n), bias=bias, sink=1.0, **kw)
+        close(weights.sum() + analysis.expected_sink_weight(n, bias=bias, sink=1.0, **kw), 1.0)
+        assert np.all(np.diff(weights) < 0)
+
+
+def test_many_distinct_biases_are_read_off_one_table():
+    rng = np.random.default_rng(5)
+    bias = rng.normal(size=300)
+    few = bias[:5]
+    close(
+        analysis.expected_entropy(300, sigma=1.0, bias=bias),
+        analysis.expected_entropy(300, sigma=1.0, bias=bias[::-1]),
+    )
+    # 295 keys so low that nothing is left of them.
+    padded = np.concatenate([few, np.linspace(-400, -200, 295)])
+    for function in (analysis.expected_entropy, analysis.expected_max_weight):
+        close(function(300, sigma=1.0, bias=padded), function(5, sigma=1.0, bias=few))
+
+
+def test_causal_means_are_means_of_rows():
+    n, rows = 6, np.arange(1, 7)
+    bias = np.array([0.5, -1.0, 0.0, 2.0, 0.3, 0.1])
+    for name, function in BY_NAME.items():
+        each = function(rows, sigma=1.3, sink=0.2)
+        close(function(n, sigma=1.3, sink=0.2, is_causal=True), np.mean(each))
+        each = [function(int(i), sigma=1.3, bias=bias[:i]) for i in rows]
+        close(function(n, sigma=1.3, bias=bias, is_causal=True), np.mean(each)), name
+    windowed = analysis.expected_entropy(n, sigma=1.3, is_causal=True, window=3)
+    close(windowed, np.mean(analysis.expected_entropy(np.minimum(rows, 3), sigma=1.3)))
+
+
+def test_a_window_hides_the_needle():
+    # Rows 1 and 2 of 5 see key 0, the needle.
+    seen = [analysis.expected_key_weight(i, sigma=1.0, needle=2.0) for i in (1, 2)]
+    close(analysis.expected_key_weight(5, sigma=1.0, needle=2.0, is_causal=True, window=2), sum(seen) / 5)
+
+
+def test_arrays_broadcast():
+    grid = analysis.expected_sink_weight([[4], [8]], sigma=1.0, sink=[-1.0, 0.0, 1.0])
+    assert grid.shape == (2, 3)
+    close(grid[1, 2], analysis.expected_sink_weight(8, sigma=1.0, sink=1.0))
+    assert analysis.expected_entropy(8, sigma=[0.5, 1.0], softcap=[[1.0], [2.0]]).shape == (2, 2)
+    assert isinstance(analysis.expected_entropy(8, sigma=1.0, needle=1.0), float)
+
+
+@pytest.mark.parametrize("sigma", [1e3, 1e6])
+def test_very_wide_scores_beside_a_sink(sigma):
+    # As σ → ∞ the sink keeps its weight where all n scores are below it; corrections are of order 1/σ.
+    for n in (1, 3):
+        weight = analysis.expected_sink_weight(n, sigma=sigma, sink=0.0)
+        assert weight == pytest.approx(2.0**-n, rel=10 / sigma)
+        assert weight == pytest.approx(analysis.expected_sink_weight(n, sigma=sigma, sink=1.0), rel=10 / sigma)
+
+
+def test_the_gradient_of_the_query_of_cosines():
+    # ∂c/∂q is across q, of mean square (d-1)/d / (d-2) per key; for 2 keys J = p(1-p)[[1,-1],[-1,1]].
+    d = 5
+    value = analysis.expected_query_gradient_squared(2, d_k=d, scale=1e-4, score="cosine")
+    across = 2 * (1 / 4) ** 2 * 2 * (d - 1) / d / (d - 2)
+    assert value == pytest.approx(1e-8 * across, rel=1e-6)
+
+
+def test_running_integrals_on_panels():
+    edges = np.array([0.0, 0.5, 2.0])
+    x, width = legendre_panels(edges)
+    np.testing.assert_allclose(running(np.cos(x), np.diff(edges)), np.sin(x), atol=1e-15)
+    np.testing.assert_allclose(width @ np.cos(x), math.sin(2.0), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("kw", "named"),
+    [
+        ({"sink": math.nan}, "sink.*got nan"),
+        ({"sink": math.inf}, "sink.*got inf"),
+        ({"sink": "0"}, "sink.*got '0'"),
+        ({"softcap": 0.0}, r"softcap must be a number > 0: got 0"),
+        ({"softcap": -1.0}, "softcap.*got -1"),
+        ({"needle": 1e300}, "needle.*got 1e"),
+        ({"bias": [1.0, 2.0]}, "bias must have n_keys numbers: got 2 for n_keys 4"),
+        ({"bias": 1.0}, r"bias must have the shape \(n_keys,\)"),
+        ({"bias": [0, 0, math.nan, 0]}, "bias.*got nan"),
+        ({"key_spread": [1, 1, -1, 1]}, "key_spread.*got -1"),
+        ({"score": "euclid"}, "score must be dot or cosine"),
+        ({"score": "cosine"}, "score='cosine' takes d_k"),
+        ({"is_causal": 1}, "is_causal must be True or False: got 1"),
+        ({"window": 2}, "window goes with is_causal=True"),
+        ({"is_causal": True, "window": 0}, "window.*got 0"),
+    ],
+)
+def test_bad_input_is_one_sentence(kw, named):
+    with pytest.raises(ValueError, match=named) as error:
+        analysis.expected_entropy(4, sigma=1.0, **kw)
+    assert "\n" not in str(error.value)
+
+
+def test_refusals_of_keys_and_of_what_has_no_value():
+    with pytest.raises(ValueError, match=r"key must be below n_keys .*got 4 for n_keys 4"):
+        analysis.expected_key_weight(4, key=4, sigma=1.0)
+    with pytest.raises(ValueError, match="key must be a whole number >= 0: got -1"):
+        analysis.expected_key_weight(4, key=-1, sigma=1.0)
+    with pytest.raises(ValueError, match="sink must be a number, or -inf: got None"):
+        analysis.expected_sink_weight(4, sink=None, sigma=1.0)
+    with pytest.raises(ValueError, match="infinite mean for d_k below 3"):
+        analysis.expected_query_gradient_squared(4, d_k=2, score="cosine")
+    with pytest.raises(ValueError, match="shifted apart"):
+        analysis.expected_max_weight(4, sigma=1.0, softcap=2.0, bias=[0, 1, 2, 3])
+    with pytest.raises(TypeError, match="sinks"):
+        analysis.expected_entropy(4, sigma=1.0, sinks=0.0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 1000])
+@pytest.mark.parametrize("sigma", [0.0, 1e-300, 1e-9, 1e-4, 30.0, 1e6, 1e100])
+def test_values_stay_within_their_ranges(n, sigma):
+    where = {"sigma": sigma}
+    assert 0 <= analysis.expected_entropy(n, **where) <= math.log(n)
+    assert 0 <= analysis.expected_jacobian_trace(n, **where) <= 1 - 1 / n
+    assert 1 / n <= analysis.expected_max_weight(n, **where) <= 1
+    assert 1 / n <= analysis.expected_power_sum(2, n, **where) <= 1
+    assert analysis.expected_power_sum(3, n, **where) <= 1
+    assert 0 <= analysis.expected_sink_weight(n, sink=50.0, sigma=min(sigma, 1e6)) <= 1
+
+
+def test_ranges_by_dimension():
+    for scale in (1e-8, 1e4):
+        assert analysis.expected_entropy(7, d_k=64, scale=scale) <= math.log(7)
+        assert analysis.expected_jacobian_trace(7, d_k=64, scale=scale) <= 1 - 1 / 7
+    assert analysis.expected_max_weight(7, d_k=64, scale=1e-8) <= 1
