@@ -217,8 +217,6 @@ FAULTY = {
     "no maximum subtracted": (build(normalise=without_maximum), {}, {"overflow"}),
     "computed in float16": (halved, {}, {"overflow"}),
     "scores clipped": (build(products=lambda q, k: np.clip(q @ k.swapaxes(-1, -2), -10, 10)), {}, {"large-scores"}),
-    "grouped heads tiled": (build(group=tile), {}, {"grouped-tiled"}),
-    "grouped heads in reverse": (build(group=lambda x, n: repeat(x, n)[:, ::-1]), {}, {"grouped-order"}),
     "heads exchanged in the output": (lambda q, k, v: build()(q, k, v)[:, ::-1], {}, {"head-mix"}),
     "window only where a mask is given": (build(mask=with_window), {}, {"mask-all-true"}),
     "mask of the first query for all": (build(mask=first_row), {}, {"mask-position"}),
@@ -237,8 +235,6 @@ FAULTY = {
     "split wrong and no scale": (
         merged(build(scale=none, takes=()), split="wrong", merge="wrong"), {"layout": "bsm", "intended_scale": "sqrt"},
         {"head-split", "scale"}),
-    "tiled and causal off by one": (
-        build(group=tile, causal=lambda n, m: np.tri(n, m, 1, dtype=bool)), {}, {"grouped-tiled", "causal-off-by-one"}),
     "leaking mask and no maximum": (
         build(mask=leak, normalise=without_maximum), {}, {"mask-leaks", "overflow"}),
 }  # fmt: skip
@@ -303,6 +299,10 @@ LEGITIMATE = {
     "boolean masks only": (build(mask=lambda s, m: np.where(m, s, -np.inf)), {}, lambda a: a.mask == "boolean"),
     "True means drop": (build(mask=invert), {"mask_means": "drop"}, lambda a: "boolean" in a.mask),
     "grouped heads": (build(group=repeat), {}, lambda a: a.grouped == (0, 0, 1, 1)),
+    "grouped heads tiled": (
+        build(group=tile), {}, lambda a: a.grouped == (0, 1, 0, 1) and "grouped-tiled" in codes(a)),
+    "grouped heads in reverse": (
+        build(group=lambda x, n: repeat(x, n)[:, ::-1]), {}, lambda a: "grouped-other" in codes(a)),
     "ALiBi": (build(bias=alibi), {}, lambda a: "position" in codes(a)),
     "rotary": (build(prepare=lambda q, k: (rotated(q), rotated(k))), {}, lambda a: "position" in codes(a)),
     "attention sink": (build(normalise=with_sink), {}, lambda a: "sink" in codes(a)),

@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from analysis.audit.functions.arguments import Arguments
+from analysis.audit.functions.layouts import Array, from_layout, layout_shape, to_layout
 
-LAYOUTS = ("bhsd", "bshd", "sbhd", "hsd", "shd", "bsd", "sbd", "sd", "bsm", "sbm", "sm")
-_MASK_NAMES = ("attn_mask", "mask", "attention_mask", "attn_bias", "bias")
-_CAUSAL_NAMES = ("is_causal", "causal")
-_HEADS_NAMES = ("num_heads", "n_heads", "heads", "n_head", "nhead", "nheads")
-_GROUPED_NAMES = ("enable_gqa",)
-_WIDTH_NAMES = ("d_k", "dk", "head_dim", "d_head", "dim_head")
+_ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class CallFailed(Exception):
     """The function under audit raised, or returned something that is no array of the right shape."""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The names under which a function takes its optional arguments; None where it has none."""
-
-    mask: str | None
-    causal: str | None
-    heads: str | None
-    grouped: str | None
-    defaults: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, function: Callable[..., Any]) -> Arguments:
-        """Read a signature. Where there is none to read (built-ins), PyTorch's names are tried."""
-        target = getattr(function, "forward", function)
-        try:
-            parameters = inspect.signature(target).parameters
-        except (TypeError, ValueError):
-            return cls("attn_mask", "is_causal", None, "enable_gqa")
-        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            return cls("attn_mask", "is_causal", None, "enable_gqa")
-
-        def first(names: Sequence[str]) -> str | None:
-            return next((name for name in names if name in parameters), None)
-
-        required = tuple(
-            n for n, p in list(parameters.items())[3:] if p.default is p.empty and p.kind is not p.VAR_POSITIONAL
-        )
-        return cls(first(_MASK_NAMES), first(_CAUSAL_NAMES), first(_HEADS_NAMES), first(_GROUPED_NAMES), required)
 
 
 @dataclass(frozen=True)
@@ -68,6 +32,9 @@ class Caller:
     layout : str
         Axes in order: b(atch), h(eads), s(equence), d, or m for heads·d in one axis.
     arguments : Arguments
+    output_layout : str or None
+        Where the output's axes come in another order.
+    device : str or None
     raw_split, raw_merge : bool
         Whether inputs are cut into heads, and outputs put together, by reshaping without transposing. The audit sets
         them once it has found that fault, so that the later probes still read the right numbers.
@@ -78,51 +45,44 @@ class Caller:
     dtype: str
     layout: str
     arguments: Arguments
+    output_layout: str | None = None
+    device: str | None = None
     raw_split: bool = False
     raw_merge: bool = False
 
     def __call__(
-        self, query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False
-    ) -> Array:
+        self, query: Array, key: Array, value: Array, *, mask: Array | None = None, padding: Array | None = None,
+        causal: bool = False,
+    ) -> Array:  # fmt: skip
         """Return the output as float64 (batch, heads, n_queries, d_v); CallFailed when that is not what comes back."""
         output = self.native(
-            *(self.present(x) for x in (query, key, value)), mask=mask, causal=causal, like=(query, key)
-        )
+            *(self.present(x) for x in (query, key, value)),
+            mask=mask, padding=padding, causal=causal, like=(query, key),
+        )  # fmt: skip
         expected = query.shape[:3] + value.shape[-1:]
-        array = np.asarray(to_numpy(output))
-        shape = _layout_shape(expected, self.layout)
-        if array.shape != shape or array.dtype.kind not in "fV":
-            raise CallFailed(f"the output has shape {array.shape} and type {array.dtype}, where {shape} was expected")
-        return from_layout(array.astype(np.float64), self.layout, expected, raw=self.raw_merge)
+        array, layout = _as_numpy(output), self.output_layout or self.layout
+        if array.shape != layout_shape(expected, layout):
+            wanted = layout_shape(expected, layout)
+            raise CallFailed(f"the output has shape {array.shape}, where {wanted} was expected")
+        return from_layout(array, layout, expected, raw=self.raw_merge)
 
     def native(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        *,
-        mask: Array | None = None,
-        causal: bool = False,
-        like: tuple[Array, Array],
-    ) -> Any:
+        self, query: Any, key: Any, value: Any, *, mask: Array | None = None, padding: Array | None = None,
+        causal: bool = False, like: tuple[Array, Array],
+    ) -> Any:  # fmt: skip
         """Call the function with arrays of its own framework and layout; a tuple's first element is the output."""
-        names, options = self.arguments, dict.fromkeys(self.arguments.defaults)
-        if mask is not None or names.mask in options:
-            options[_known(names.mask, "mask")] = None if mask is None else self.convert(mask, keep_type=True)
-        if causal or names.causal in options:
+        names = self.arguments
+        heads = like[0].shape[2 if "w" in self.layout else 1]
+        options = names.options(heads=heads, d_k=like[0].shape[3], grouped=like[0].shape[1] != like[1].shape[1])
+        for name, array, what in ((names.mask, mask, "mask"), (names.padding, padding, "padding mask")):
+            if array is not None:
+                options[_known(name, what)] = self.convert(array, keep_type=True)
+        if causal:
             options[_known(names.causal, "causal flag")] = causal
-        options |= {name: like[0].shape[3] for name in options if name in _WIDTH_NAMES}
-        if names.heads is not None:
-            options[names.heads] = like[0].shape[1]
-        if like[0].shape[1] != like[1].shape[1] and names.grouped is not None:
-            options[names.grouped] = True
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            try:
-                output = self.function(query, key, value, **options)
-            except Exception as error:  # whatever a stranger's code raises
-                raise CallFailed(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
-        return output[0] if isinstance(output, tuple | list) and output else output
+        inputs: tuple[Any, ...] = (query, key, value)
+        if names.inputs is not None:
+            inputs, options = (), options | dict(zip(names.inputs, inputs, strict=True))
+        return _guarded(lambda: self.function(*inputs, **options))
 
     def present(self, x: Array) -> Any:
         """Return a canonical array in the function's own layout and framework."""
@@ -130,22 +90,39 @@ class Caller:
 
     def convert(self, x: Array, *, keep_type: bool = False) -> Any:
         """Return an array of the function's framework; masks keep their type unless floating."""
-        if not keep_type or x.dtype.kind == "f":
-            x = x.astype(self.dtype)
+        floating = not keep_type or x.dtype.kind == "f"
         if self.framework == "torch":
-            return sys.modules["torch"].from_numpy(np.array(x))
-        if self.framework == "jax":
-            return sys.modules["jax"].numpy.asarray(x)
-        return np.array(x)
+            torch = sys.modules["torch"]
+            tensor = torch.from_numpy(np.array(x))
+            return tensor.to(self.device or "cpu", getattr(torch, self.dtype) if floating else tensor.dtype)
+        x = x.astype(_numpy_type(self.dtype)) if floating else np.array(x)
+        return sys.modules["jax"].numpy.asarray(x) if self.framework == "jax" else x
+
+    def rounded(self, x: Array) -> Array:
+        """Return what is left of an array in the type of the inputs."""
+        return x if self.dtype == "float64" else _as_numpy(self.convert(x))
 
     @property
     def precision(self) -> float:
-        """The rounding unit of the inputs' type."""
-        return float(np.finfo(self.dtype).eps)
+        """The rounding step at 1 of the inputs' type."""
+        return _ROUNDING[self.dtype]
 
     def using(self, **changes: Any) -> Caller:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
+
+
+def to_numpy(tensor: Any) -> Any:
+    """Return a torch tensor as NumPy; anything else unchanged."""
+    return tensor.detach().cpu().double().numpy() if hasattr(tensor, "detach") else tensor
+
+
+def _numpy_type(name: str) -> Any:
+    if name != "bfloat16":
+        return name
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
 
 
 def _known(name: str | None, what: str) -> str:
@@ -154,44 +131,29 @@ def _known(name: str | None, what: str) -> str:
     return name
 
 
-def to_numpy(tensor: Any) -> Any:
-    """Return a torch tensor as NumPy; anything else unchanged."""
-    return tensor.detach().cpu().double().numpy() if hasattr(tensor, "detach") else tensor
+def _guarded(call: Callable[[], Any]) -> Any:
+    """Run a stranger's code: whatever it raises, but for an interrupt, is the outcome of the call."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            output = call()
+            return output[0] if isinstance(output, tuple | list) and len(output) else output
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise CallFailed(f"{type(error).__name__}: {' '.join(_words(error).split())[:200]}") from None
 
 
-def _order(layout: str) -> str:
-    return layout.replace("m", "hd")
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an exception of a stranger's class may fail to print itself
+        return "without a message"
 
 
-def _layout_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    size = dict(zip("bhsd", shape, strict=True))
-    size["m"] = size["h"] * size["d"]
-    return tuple(size[axis] for axis in layout)
-
-
-def to_layout(x: Array, layout: str, *, raw: bool = False) -> Array:
-    """Return a (b, h, s, d) array in another layout; ``raw`` reinterprets memory instead of moving axes."""
-    shape = _layout_shape(x.shape, layout)
-    if raw:
-        return np.ascontiguousarray(x).reshape(shape)
-    order = [
-        *("bhsd".index(axis) for axis in _order(layout)),
-        *("bhsd".index(a) for a in "bhsd" if a not in _order(layout)),
-    ]
-    return np.ascontiguousarray(x.transpose(order)).reshape(shape)
-
-
-def from_layout(y: Array, layout: str, shape: tuple[int, ...], *, raw: bool = False) -> Array:
-    """Invert `to_layout`; ``shape`` is (b, h, s, d)."""
-    if raw:
-        return np.ascontiguousarray(y).reshape(shape)
-    letters = _order(layout) + "".join(axis for axis in "bhsd" if axis not in _order(layout))
-    size = dict(zip("bhsd", shape, strict=True))
-    return y.reshape([size[axis] for axis in letters]).transpose([letters.index(axis) for axis in "bhsd"])
-
-
-def axes(layout: str) -> tuple[bool, bool]:
-    """Tell whether a layout has a batch axis, and a heads axis (its own or merged)."""
-    if not (layout in LAYOUTS or (set(layout) <= set("bhsdm") and len(set(layout)) == len(layout))):
-        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}: got {layout!r}")
-    return "b" in layout, "h" in layout or "m" in layout
+def _as_numpy(output: Any) -> Array:
+    """Return a floating output as float64."""
+    array = _guarded(lambda: (np.asarray(to_numpy(output)),))
+    if array.dtype.kind not in "fV" or array.dtype.names is not None:
+        raise CallFailed(f"the output has type {array.dtype}, where a floating type was expected")
+    return np.asarray(_guarded(lambda: (array.astype(np.float64),)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.audit.functions.catalogue import CATALOGUE
+from analysis.audit.functions.catalogue.everything import CATALOGUE
 
 _LAMBDA = re.compile(r"lambda[^:]*:")  # the names of arguments say nothing of what is done with them
 SEVERITIES = ("error", "warning", "note")

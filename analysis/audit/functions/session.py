@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.audit.functions.adapter import Caller
+from analysis.audit.functions.adapter import Caller, CallFailed
 from analysis.audit.functions.findings import Finding, finding
-
-Array = NDArray[Any]
+from analysis.audit.functions.layouts import Array
 
 HIDDEN = 1e-20
 REPEATS_UNDER_DROPOUT = 40
+_ROUNDINGS = {"float64": 2**12, "float32": 2**8, "float16": 8, "bfloat16": 8}
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,17 @@ class Session:
 
     Attributes
     ----------
+    mask_means : str or None
+        What True in a boolean mask was declared to mean, "keep" or "drop"; None where nothing was declared.
     repeats : int
         Calls per reading: the largest of several where dropout is on, since a weight is either dropped or whole.
     axis : str
-        "keys", "queries", "heads" or "batch": the axis over which softmax was found to normalise.
+        "keys", "queries", "heads" or "batch": the axis over which softmax was found to normalise; "each" where every
+        weight is a function of its own score alone, "kernel" where it is a product of features, "none" where unknown.
+    link : str
+        What turns a weight into its score: "log", "logit", "identity" or "root".
+    spread : float
+        Standard deviation of the components that `draw` returns.
     skipped : dict
         Probe -> why it could not run.
     """
@@ -46,9 +53,11 @@ class Session:
     caller: Caller
     sizes: Sizes
     rng: np.random.Generator
-    mask_means: str = "keep"
+    mask_means: str | None = None
     repeats: int = 1
     axis: str = "keys"
+    link: str = "log"
+    spread: float = 0.5
     findings: list[Finding] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -63,38 +72,73 @@ class Session:
 
     @property
     def tolerance(self) -> float:
-        """What counts as equal in the function's precision: 2¹² rounding units (sums of tens of terms, exp, divide)."""
+        """What counts as equal among weights: the rounding of the type, of sums of tens of terms, exp and divide."""
         noise: float = self.facts.get("noise", 0.0)
-        return max(4096 * self.caller.precision, noise)
+        return max(_ROUNDINGS[self.caller.dtype] * self.caller.precision, noise)
 
-    def draw(self, *, sizes: Sizes | None = None, key_heads: int | None = None) -> tuple[Array, Array, Array]:
-        """Return random query, key and value with components of standard deviation ½, so that softmax stays soft."""
-        s = sizes or self.sizes
+    def draw(
+        self, *, sizes: Sizes | None = None, key_heads: int | None = None, spread: float | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Return random query, key and value, rounded to the function's type; scores stay soft."""
+        s, size = sizes or self.sizes, self.spread if spread is None else spread
         key_shape = (s.batch, key_heads or s.heads, s.n_keys, s.d_k)
-        query = 0.5 * self.rng.standard_normal((s.batch, s.heads, s.n_queries, s.d_k))
-        return query, 0.5 * self.rng.standard_normal(key_shape), self.rng.standard_normal(key_shape)
+        query = size * self.rng.standard_normal((s.batch, s.heads, s.n_queries, s.d_k))
+        key, value = size * self.rng.standard_normal(key_shape), self.rng.standard_normal(key_shape)
+        return self.caller.rounded(query), self.caller.rounded(key), self.caller.rounded(value)
 
-    def read(self, query: Array, key: Array, *, mask: Array | None = None, causal: bool = False) -> Array:
+    def aligned(self, sizes: Sizes, q_norm: float, k_norm: float) -> tuple[Array, Array]:
+        """
+        Return queries along the first channel and keys along the last, so that every q·k is 0, rotated or not.
+
+        Rotary embeddings turn a channel within its pair, with its neighbour or with the one half the width away.
+        """
+        query = np.zeros((sizes.batch, sizes.heads, sizes.n_queries, sizes.d_k))
+        key = np.zeros((sizes.batch, sizes.heads, sizes.n_keys, sizes.d_k))
+        query[..., 0], key[..., -1] = q_norm, k_norm
+        return query, key
+
+    def read(self, query: Array, key: Array, **masks: Any) -> Array:
         """Return all weights, (batch, heads, n_queries, key heads, n_keys); see `read_weights`."""
-        return read_weights(self.caller, query, key, mask=mask, causal=causal, repeats=self.repeats)
+        return read_weights(self.caller, query, key, repeats=self.repeats, **masks)
 
-    def own(self, query: Array, key: Array, *, mask: Array | None = None, causal: bool = False) -> Array:
-        """Return the weights of each head on its own values, (batch, heads, n_queries, n_keys)."""
-        every = self.read(query, key, mask=mask, causal=causal)
-        own = np.stack([every[:, h, :, h, :] for h in range(query.shape[1])], axis=1)
-        row_sum: float = self.facts.get("row_sum", 1.0)
-        return np.asarray(own / row_sum)
+    def own(self, query: Array, key: Array, **masks: Any) -> Array:
+        """Return the weights of each head on its own values, (batch, heads, n_queries, n_keys), of row sum 1."""
+        weights = read_own(self.caller, query, key, repeats=self.repeats, **masks)
+        total = np.asarray(self.facts.get("row_sum", 1.0))
+        if total.ndim and len(total) != query.shape[1]:
+            raise CallFailed(f"row sums are known of {len(total)} heads, not of {query.shape[1]}")
+        return np.asarray(weights / total)
+
+    def score(self, weights: Array) -> Array:
+        """Return the scores that weights stand for, up to a constant per row where rows are normalised."""
+        with np.errstate(all="ignore"):
+            if self.link == "logit":
+                return np.asarray(np.log(weights) - np.log1p(-weights))
+            if self.link == "log":
+                return np.asarray(np.log(np.where(weights > 0, weights, np.nan)))
+            return np.asarray(weights if self.link == "identity" else np.sqrt(weights))
 
 
-def read_weights(
-    caller: Caller, query: Array, key: Array, *, mask: Array | None = None, causal: bool = False, repeats: int = 1
-) -> Array:
+def read_own(caller: Caller, query: Array, key: Array, *, repeats: int = 1, **masks: Any) -> Array:
     """
-    Return the weights of an attention function, exactly, from its outputs.
+    Return the weight that each head gives to its own keys, exactly, from its outputs.
 
-    With values one-hot over (head h', key j), the output of (head h, query i) in that column is the weight that it
-    gives to (h', j). Keys are read d_k at a time, so that values are as wide as keys.
+    With values one-hot over keys, alike in all heads, column j of the output is the weight of key j. Keys are read
+    d_k at a time, so that values are as wide as keys. Heads must not mix (`probe_locality`).
     """
+    (batch, heads, n_queries, d_k), n_keys = query.shape, key.shape[2]
+    weights = np.empty((batch, heads, n_queries, n_keys))
+    for start in range(0, n_keys, d_k):
+        columns = np.arange(min(d_k, n_keys - start))
+        value = np.zeros((*key.shape[:3], d_k))
+        value[:, :, start + columns, columns] = 1.0
+        outputs = [caller(query, key, value, **masks) for _ in range(repeats)]
+        weights[..., start + columns] = np.max(outputs, axis=0)[..., columns]
+    return weights
+
+
+def read_weights(caller: Caller, query: Array, key: Array, *, repeats: int = 1, **masks: Any) -> Array:
+    """Return the weights that each query head gives to the keys of each key head: `read_own`, head by head."""
     (batch, heads, n_queries, d_k), (_, key_heads, n_keys, _) = query.shape, key.shape
     weights = np.empty((batch, heads, n_queries, key_heads, n_keys))
     for head in range(key_heads):
@@ -102,25 +146,21 @@ def read_weights(
             columns = np.arange(min(d_k, n_keys - start))
             value = np.zeros((batch, key_heads, n_keys, d_k))
             value[:, head, start + columns, columns] = 1.0
-            outputs = [caller(query, key, value, mask=mask, causal=causal) for _ in range(repeats)]
+            outputs = [caller(query, key, value, **masks) for _ in range(repeats)]
             weights[:, :, :, head, start + columns] = np.max(outputs, axis=0)[..., columns]
     return weights
 
 
-def reference(query: Array, key: Array, scale: float, visible: Array | None = None) -> Array:
-    """Return softmax(scale·q kᵀ) over the visible keys, plainly; rows that see nothing are 0."""
-    scores = scale * np.einsum("bhid,bhjd->bhij", query, key)
-    if visible is not None:
-        scores = np.where(visible, scores, -np.inf)
-    top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-    total = weights.sum(axis=-1, keepdims=True)
-    result: Array = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    return result
-
-
 def distance(a: Array, b: Array) -> float:
     """Return the largest absolute difference, infinite where one is not finite."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(a - b).max(initial=0.0)
-    return float(gap) if np.isfinite(gap) else float("inf")
+    return float(gap) if math.isfinite(gap) else float("inf")
+
+
+def centred(scores: Array, seen: Array | None = None) -> Array:
+    """Return scores less their mean over the visible keys of a row; NaN elsewhere."""
+    shown = scores if seen is None else np.where(seen, scores, np.nan)
+    counts = np.isfinite(shown).sum(axis=-1, keepdims=True)
+    total = np.where(np.isfinite(shown), shown, 0.0).sum(axis=-1, keepdims=True)
+    return np.asarray(np.where(np.isfinite(shown), shown, np.nan) - total / np.maximum(counts, 1))

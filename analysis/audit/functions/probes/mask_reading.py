@@ -1,108 +1,153 @@
-"""How a boolean and a floating mask are read: the hypothesis that explains the weights under a random mask."""
+"""How a mask is read: the hypothesis that explains the weights under it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from analysis.audit.functions.adapter import CallFailed
-from analysis.audit.functions.probes.visibility import visible
-from analysis.audit.functions.session import HIDDEN, Array, Session, distance
+from analysis.audit.functions.layouts import Array
+from analysis.audit.functions.session import HIDDEN, Session, centred, distance
+
+SURE = 1e-3
 
 
-def attempt(s: Session, q: Array, k: Array, mask: Array) -> Array | None:
-    """Return the weights under a mask, or None (with the reason kept) where the function refuses it."""
-    try:
-        return s.own(q, k, mask=mask)
-    except CallFailed as error:
-        s.skipped["mask"] = str(error)
-        return None
+@dataclass(frozen=True)
+class Reading:
+    """What became of a mask: a code of the catalogue, "" where it acts as documented, and the numbers."""
+
+    code: str
+    evidence: str = ""
 
 
-def read_boolean(s: Session, q: Array, k: Array, plain: Array) -> str:
-    """Return the code of what is wrong with a boolean mask, or ""; the evidence goes to the facts."""
-    visible_pairs = s.rng.random(plain.shape[2:]) < 0.6
-    visible_pairs[:, 0], visible_pairs[1, 2], visible_pairs[2, 1] = True, False, True
-    visible_pairs[visible_pairs.all(axis=1), -1] = False  # every row hides a key, so that both polarities show
-    given = visible_pairs if s.mask_means == "keep" else ~visible_pairs
-    masked = attempt(s, q, k, given)
-    if masked is None:
-        return ""
-    hidden_mass = float(np.nan_to_num(masked)[..., ~visible_pairs].sum() / masked[..., 0].size)
-    wanted = renormalised(plain, visible_pairs)
-    # a function may hide keys unasked (always causal): compare where both agree that something is visible
-    if distance(np.nan_to_num(masked), wanted) < 16 * s.tolerance:
-        return ""
-    code = _explain_mask(s, plain, masked, visible_pairs)
-    s.facts["mask_evidence"] = (
-        f"Of {int((~visible_pairs).sum())} hidden pairs, {int(visible(masked)[~visible_pairs].sum())} keep weight, "
-        f"{hidden_mass:.3g} per row; visible ones differ from renormalised weights by up to "
-        f"{distance(np.nan_to_num(masked)[..., visible_pairs], wanted[..., visible_pairs]):.3g}."
-    )
-    return code
+def masked_weights(s: Session, plain: Array, visible: Array) -> Array:
+    """Return the weights that the same scores give over the visible keys; rows that see nothing are 0."""
+    return renormalised(s, plain, np.broadcast_to(visible, plain.shape).astype(float))
 
 
-def renormalised(plain: Array, factor: Array) -> Array:
-    """Return the weights that the same scores give once their exponentials are multiplied by a factor (0: hidden)."""
+def renormalised(s: Session, plain: Array, factor: Array) -> Array:
+    """Return the weights once the exponentials behind them are multiplied by a factor; a sink keeps its own."""
     whole = np.nan_to_num(plain)
-    kept, sink = whole * factor, 1 - whole.sum(axis=-1, keepdims=True)
-    total = kept.sum(axis=-1, keepdims=True) + np.where(np.abs(sink) < 1e-3, 0.0, sink)
-    result: Array = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
-    return result
+    kept = whole * factor
+    if s.axis == "each":
+        return np.asarray(kept)
+    sink = 1 - whole.sum(axis=-1, keepdims=True)
+    total = kept.sum(axis=-1, keepdims=True) + np.where(np.abs(sink) < SURE, 0.0, sink)
+    return np.asarray(np.divide(kept, total, out=np.zeros_like(kept), where=total > 0))
 
 
-def _explain_mask(s: Session, plain: Array, masked: Array, pairs: Array) -> str:
-    tolerance, shown = 16 * s.tolerance, np.nan_to_num(masked)
-    if distance(shown, plain) < tolerance:
-        return "mask-ignored"
-    if distance(shown, plain * pairs) < tolerance:
-        return "mask-after-softmax"
-    hypotheses = {"mask-inverted": [~pairs], "mask-transposed": []}
-    if pairs.shape[0] == pairs.shape[1]:
-        hypotheses["mask-transposed"] = [pairs.T, np.exp(pairs.T.astype(float))]  # hiding, or added as 0 and 1
-    for code, factors in hypotheses.items():
-        if any(_fits(shown, renormalised(plain, factor), tolerance) for factor in factors):
-            return code
-    with np.errstate(all="ignore"):
-        change = np.log(masked) - np.log(plain)
-        change -= change[..., :1]  # key 0 is visible to all
-    off, on = change[..., ~pairs], change[..., pairs]
-    if np.isfinite(off).all() and np.abs(on).max(initial=0.0) < 1e3 * s.tolerance:
-        if np.ptp(off) < 1e3 * s.tolerance:
-            added = float(off.mean())
-            return "mask-added" if abs(added + 1) < 1e-3 else "mask-leaks"
-        law = s.facts.get("softcap")
-        return "softcap-after-mask" if law is not None else "mask-multiplied"
-    return "mask-position"
+def read_mask(s: Session, plain: Array, masked: Array, visible: Array) -> Reading:
+    """
+    Explain the weights under a mask.
 
-
-def _fits(shown: Array, wanted: Array, tolerance: float) -> bool:
-    """Compare the rows in which something stays visible: the others are 0, NaN or uniform as a function pleases."""
-    rows = wanted.sum(axis=-1) > HIDDEN
-    return bool(rows.any()) and distance(shown[rows], wanted[rows]) < tolerance
-
-
-def read_floating(s: Session, q: Array, k: Array, plain: Array) -> bool:
-    """Tell whether a floating mask is added to the scores; report one that is added before scaling."""
-    bias = s.rng.standard_normal(plain.shape[2:])
-    shifted = attempt(s, q, k, bias)
-    if shifted is None:
-        return False
-    wanted = renormalised(plain, np.exp(bias))
-    if distance(np.nan_to_num(shifted), wanted) < 16 * s.tolerance:
-        return True
-    if bias.shape[0] == bias.shape[1]:
-        turned = distance(np.nan_to_num(shifted), renormalised(plain, np.exp(bias.T)))
-        if turned < 16 * s.tolerance:
-            evidence = f"A random {bias.shape} bias acts as its transpose within {turned:.2g}, not as itself."
-            s.report("mask-transposed", evidence)
-            return False
-    law = s.facts.get("law")
-    if law is not None and "softcap" not in s.facts:
-        scaled = renormalised(plain, np.exp(law.value * bias))
-        if distance(np.nan_to_num(shifted), scaled) < 16 * s.tolerance and abs(law.value - 1) > 1e-3:
-            s.report("mask-scaled", f"A bias b moves the score by {law.value:.6g}·b.")
-            return False
-    s.report(
-        "mask-boolean-only", f"A random bias gives weights {distance(shifted, wanted):.3g} from softmax(scores + bias)."
+    Parameters
+    ----------
+    plain, masked : ndarray, (batch, heads, n_queries, n_keys)
+    visible : ndarray of bool, (batch, 1, n_queries, n_keys)
+        What the mask was documented to show.
+    """
+    bound, shown = 16 * s.tolerance, np.nan_to_num(masked)
+    pairs = np.broadcast_to(visible, plain.shape)
+    wanted = masked_weights(s, plain, pairs)
+    open_pairs = np.abs(np.nan_to_num(plain)) > HIDDEN
+    leaked = (np.abs(shown) > HIDDEN) & ~pairs & open_pairs & (wanted.sum(axis=-1, keepdims=True) > HIDDEN)
+    hidden = ~pairs & open_pairs
+    gap = distance(shown[pairs & (np.abs(wanted) > HIDDEN)], wanted[pairs & (np.abs(wanted) > HIDDEN)])
+    evidence = (
+        f"Of {int(hidden.sum())} hidden pairs, {int(leaked.sum())} keep weight, up to "
+        f"{np.abs(shown[leaked]).max(initial=0.0):.3g}; visible ones differ from renormalised weights "
+        f"by up to {gap:.3g}."
     )
-    return False
+    if _fits(shown, wanted, bound) and not leaked.any():
+        return Reading("")
+    if distance(shown, np.nan_to_num(plain)) < min(bound, 0.01):
+        return Reading("mask-ignored", evidence)
+    if s.axis != "each" and not leaked.any() and distance(shown, np.nan_to_num(plain) * pairs) < bound:
+        return Reading("mask-after-softmax", evidence)
+    for code, factor in _others(visible, plain.shape):
+        if _fits(shown, renormalised(s, plain, factor), bound):
+            return Reading(code, evidence)
+    return _by_change(s, plain, masked, pairs & open_pairs, hidden, evidence)
+
+
+def _fits(shown: Array, wanted: Array, bound: float) -> bool:
+    """Compare the rows in which something stays visible: the others are 0, NaN or uniform as a function pleases."""
+    rows = np.abs(wanted).sum(axis=-1) > HIDDEN
+    return bool(rows.any()) and distance(shown[rows], wanted[rows]) < bound
+
+
+def _others(visible: Array, shape: tuple[int, ...]) -> list[tuple[str, Array]]:
+    """Return the factors of wrong readings: inverted, transposed (also added as 0 and 1), for other batch items."""
+    whole = np.broadcast_to(visible, shape)
+    found = [("mask-inverted", (~whole).astype(float))]
+    if shape[2] == shape[3]:
+        turned = whole.swapaxes(-1, -2)
+        found += [("mask-transposed", turned.astype(float)), ("mask-transposed", np.exp(turned.astype(float)))]
+    batch, heads = shape[:2]
+    if batch > 1 and (visible[0] != visible[-1]).any():
+        orders = [np.arange(batch * heads) % batch, np.arange(batch * heads)[::-1] // heads]
+        for order in orders:
+            found.append(("mask-batch-order", visible[order, 0].reshape(shape).astype(float)))
+        found += [("mask-batch-order", np.broadcast_to(visible[:1], shape).astype(float))]
+    return found
+
+
+def _by_change(s: Session, plain: Array, masked: Array, on: Array, off: Array, evidence: str) -> Reading:
+    """Follow the scores of hidden and visible pairs: lowered by a number, set to a number, or neither."""
+    before, after = s.score(plain), s.score(masked)
+    change = after - before
+    if s.axis != "each":  # the visible keys of a row all keep their scores
+        middle = np.where(on, change, np.nan)
+        level = np.nan_to_num(middle).sum(-1, keepdims=True) / np.maximum(
+            (on & np.isfinite(change)).sum(-1, keepdims=True), 1
+        )
+        change = change - level
+        after = after - level
+    slack = max(SURE, 4 * s.tolerance)
+    rows = (on & np.isfinite(change)).any(-1, keepdims=True)
+    visible_move, lowered = change[on & rows], change[off & rows]
+    if (
+        not lowered.size
+        or not np.isfinite(lowered).all()
+        or np.abs(np.nan_to_num(visible_move)).max(initial=0.0) > slack
+    ):
+        return Reading("mask-position", evidence)
+    if np.ptp(lowered) < slack:
+        step = float(lowered.mean())
+        if abs(step + 1) < slack:
+            return Reading("mask-added", f"{evidence} Hidden scores are 1 lower.")
+        return Reading(
+            "mask-leaks" if step < 0 else "mask-inverted", f"{evidence} Hidden scores are lowered by {-step:.4g} only."
+        )
+    fill = _fill(s, before, after, off & rows, on & rows)
+    if fill is None:
+        return Reading("mask-position", evidence)
+    if "softcap" in s.facts and abs(fill + s.facts["softcap"]) < 0.05 * s.facts["softcap"]:
+        return Reading("softcap-after-mask", f"{evidence} Hidden scores are {fill:.4g}.")
+    code = "mask-multiplied" if abs(fill) < slack else "mask-leaks"
+    return Reading(code, f"{evidence} Hidden scores are set to {fill:.4g}.")
+
+
+def _fill(s: Session, before: Array, after: Array, off: Array, on: Array) -> float | None:
+    """Return the number to which hidden scores are set, from the known scores of the row; None if it varies."""
+    absolute = s.facts.get("scores")
+    if absolute is None or s.axis == "each":
+        return None
+    shift = np.where(on, absolute - after, np.nan)
+    counts = np.isfinite(shift).sum(-1, keepdims=True)
+    level = np.nan_to_num(shift).sum(-1, keepdims=True) / np.maximum(counts, 1)
+    values = (after + level)[off & (counts > 0)]
+    if not values.size or not np.isfinite(values).all() or np.ptp(values) > max(0.01, 1e3 * s.tolerance):
+        return None
+    return float(values.mean())
+
+
+def changes_like(s: Session, plain: Array, shifted: Array, bias: Array) -> float:
+    """Return how far the scores moved from ``bias``, pair by pair, less what a row has in common."""
+    change = s.score(shifted) - s.score(plain)
+    seen = np.isfinite(change)
+    if s.axis == "each":
+        gap = change - bias
+    else:
+        gap = centred(change, seen) - centred(np.broadcast_to(bias, change.shape), seen)
+    return float(np.abs(gap[seen]).max(initial=0.0)) if seen.any() else float("inf")

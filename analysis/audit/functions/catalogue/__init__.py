@@ -1,0 +1,1 @@
+"""What the audit knows of each fault and variant, by the room of the function where it sits."""
