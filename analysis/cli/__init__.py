@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from analysis.cli import audit, confirm, derivations, explain, listing, predict, report, study  # noqa: F401
 from analysis.cli._app import Command, app, main
+from analysis.cli._examples import EXAMPLES
 
-# Importing a module registers its commands. The help page lists them as a user meets them, not by the alphabet.
-_ORDER = ("list", "explain", "derive", "verify", "prove", "predict", "solve", "study", "confirm", "audit", "report")
-app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
+# Importing a module registers its commands. The help page lists them in the order of their
+# examples, as a user meets them.
+app.registered_commands.sort(key=lambda command: list(EXAMPLES).index(command.name or ""))
 for _command in app.registered_commands:
     _command.cls = Command
+    # The \b keeps click from filling the lines into a paragraph.
+    _command.epilog = "\n  ".join(("\b\nExamples:", *EXAMPLES[_command.name or ""]))
 
 __all__ = ["app", "main"]

@@ -36,7 +36,7 @@ class Command(TyperCommand):
 
 def _print_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
     """Print the help page on our own stdout: typer's writes UTF-8 where the terminal has said ASCII."""
-    if "--help" in args:
+    if "--help" in args or "-h" in args:
         print(command.get_help(ctx))
         raise typer.Exit
 
@@ -45,11 +45,10 @@ app = typer.Typer(
     name="attnsym",
     cls=_Group,
     help="Derive, predict, measure and audit the scores of scaled dot-product attention.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"max_content_width": 110},
+    context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]},
 )
 
 # Newer typer carries its own copy of click: take the base class of its errors from typer, whichever copy that is.
@@ -60,6 +59,7 @@ Number = TypeVar("Number", int, float)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+MOST_IN_A_RANGE = 1000
 EXIT_FAILED_VERDICT = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -81,10 +81,24 @@ VersionOption = Annotated[
 ]
 
 
+WHERE_TO_BEGIN = """\
+attnsym explains, predicts, measures and audits the scores of scaled dot-product attention. Begin with
+
+  attnsym report                            everything on one page, report.html
+  attnsym explain --query 1,0 --keys "1,0;0,1" --values "2;6"
+                                            one query, number by number
+  attnsym derive score-variance             why the variance of a score is d_k
+  attnsym predict entropy --d-k 512 --n-keys 10 --scale sqrt,unscaled
+                                            what dividing by the root of d_k does
+  attnsym audit --example                   a trained model, head by head
+
+attnsym --help names all commands, attnsym COMMAND --help shows examples of each."""
+
+
 @app.callback()
-def _root(version: VersionOption = False) -> None:
-    # A callback keeps the command's name required even while only one command is registered.
-    pass
+def _root(context: typer.Context, version: VersionOption = False) -> None:
+    if context.invoked_subcommand is None:
+        print(WHERE_TO_BEGIN)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,8 +168,36 @@ def print_json(payload: Any) -> None:
 
 
 def int_list(text: str, name: str) -> list[int]:
-    """Read ``"16,64,256"``; ValueError names the option and the offending part."""
-    return [_read(part, int, name, "whole numbers") for part in text.split(",")]
+    """Read ``"16,64,1e3"`` and ranges, ``"16:1024:2x"`` or ``"10:50:10"``; ValueError names the option and the part."""
+    return [number for part in text.split(",") for number in _whole_numbers(part.strip(), name)]
+
+
+def _whole_numbers(part: str, name: str) -> list[int]:
+    if ":" not in part:
+        return [_read(part, _whole, name, "whole numbers")]
+    bounds = part.split(":")
+    step = bounds[2] if len(bounds) == 3 else "2x"
+    factor = step.endswith("x")
+    try:
+        first, last, by = (_whole(bound) for bound in (bounds[0], bounds[1], step.removesuffix("x")))
+    except (ValueError, IndexError):
+        first, last, by = 0, 0, 0
+    if not (len(bounds) in (2, 3) and 1 <= first <= last and by >= 1 + factor):
+        raise ValueError(f"{name} takes ranges as first:last:step or first:last:2x: got {part!r}")
+    if not factor and (last - first) // by >= MOST_IN_A_RANGE:
+        raise ValueError(f"{name} takes at most {MOST_IN_A_RANGE} values of a range: got {part!r}")
+    if not factor:
+        return list(range(first, last + 1, by))
+    return [first * by**i for i in range(MOST_IN_A_RANGE) if first * by**i <= last]
+
+
+def _whole(text: str) -> int:
+    """Read 1024, or 1e3: a power of ten is exact however long."""
+    mantissa, e, exponent = text.strip().lower().partition("e")
+    if e and exponent.isdecimal() and len(exponent) <= 2:
+        power: int = 10 ** int(exponent)
+        return int(mantissa) * power
+    return int(text)
 
 
 def float_list(text: str, name: str) -> list[float]:

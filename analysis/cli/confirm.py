@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, console, print_json
-
-if TYPE_CHECKING:
-    from analysis.confront.claim import Claim
 
 
 @app.command("confirm")
@@ -25,12 +21,11 @@ def confirm_command(
     as_json: JsonOption = False,
 ) -> None:
     """Derive, predict and measure each claim; exit 1 unless all are confirmed."""
+    from analysis.confront.claims import CLAIMS
     from analysis.confront.confirmation import cell_table
     from analysis.confront.judge import confirm
 
-    confirmation = confirm(
-        chosen_claims(keys or []), budget=budget, seed=seed, workers=workers, store=store, progress=True
-    )
+    confirmation = confirm(keys or CLAIMS, budget=budget, seed=seed, workers=workers, store=store, progress=True)
     if as_json:
         print_json(confirmation.to_dict())
     else:
@@ -40,16 +35,3 @@ def confirm_command(
         out.print(str(confirmation))
     if not confirmation.passed:
         raise typer.Exit(EXIT_FAILED_VERDICT)
-
-
-def chosen_claims(keys: list[str]) -> tuple[Claim, ...]:
-    """Return the claims with these keys, all for an empty list; ValueError with a suggestion for an unknown one."""
-    from analysis.confront.claims import CLAIMS
-
-    known = {claim.key: claim for claim in CLAIMS}
-    for key in keys:
-        if key not in known:
-            close = get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "`attnsym list` names them"
-            raise ValueError(f"unknown claim {key!r}: {hint}")
-    return tuple(known[key] for key in dict.fromkeys(keys)) or CLAIMS

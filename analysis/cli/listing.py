@@ -11,12 +11,15 @@ from analysis.cli._app import JsonOption, app, console, print_json
 
 @app.command("list")
 def list_command(
-    what: Annotated[str | None, typer.Argument(help="quantities; without it, the derivations and the claims.")] = None,
+    what: Annotated[
+        str | None, typer.Argument(help="quantities, laws or assumptions; without it, the derivations and the claims.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the derivations and the claims, or the quantities that can be predicted, solved for and studied."""
-    if what is not None and what not in _LISTS:
-        raise ValueError(f"list knows {', '.join(_LISTS)}: got {what!r}")
+    """List the derivations and the claims, or the quantities, laws or assumptions that other commands take."""
+    from attnsym._names import find_name
+
+    what = None if what is None else find_name("list", what, _LISTS)
     entries = _derivations_and_claims() if what is None else {what: _LISTS[what]()}
     if as_json:
         print_json(entries if what is None else entries[what])
@@ -67,11 +70,29 @@ def _quantities() -> list[dict[str, Any]]:
     ]
 
 
-_LISTS = {"quantities": _quantities}
+def _laws() -> list[dict[str, Any]]:
+    from analysis.vocabulary.laws import STANDARDISED, resolve_law
+
+    names = [*STANDARDISED, "student_t10"]
+    return [
+        {"name": name, "kurtosis": law.central_moment(4), "symmetric": "symmetric" if law.is_symmetric else "skewed"}
+        for name, law in ((name, resolve_law(name)) for name in names)
+    ]
+
+
+def _assumptions() -> list[dict[str, Any]]:
+    from attnsym.symbolic.trusted.assumptions import kinds_in_words
+
+    return [{"name": written, "sentence": sentence} for written, sentence in kinds_in_words().items()]
+
+
+_LISTS = {"quantities": _quantities, "laws": _laws, "assumptions": _assumptions}
 # Of each kind: how to use an entry, and what is shown beside it.
 _SHOWN = {
     "derivations": ("attnsym derive KEY", ("title",)),
     "claims": ("attnsym confirm KEY", ("kind", "route", "statement")),
+    "laws": ("--law NAME, mean 0 and variance 1; E X⁴ beside", ("kurtosis", "symmetric")),
+    "assumptions": ("--assume 'KIND(VECTORS)'", ("sentence",)),
     "quantities": ("attnsym study NAME; predict and solve where it is exact", ("aliases", "exact", "formula", "words")),
 }
 
@@ -88,4 +109,6 @@ def _print(kind: str, items: list[dict[str, Any]], *, first: bool) -> None:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return (", ".join(value) if isinstance(value, list) else value) or "-"

@@ -23,6 +23,7 @@ from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.seeds import check_seed, settings_digest
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
+from attnsym._names import find_name
 
 _CHUNK_ELEMENTS = 1 << 17  # random numbers drawn at once: near the size of a core's cache
 _CHUNKS_PER_SHARD = 16
@@ -86,7 +87,7 @@ class ClaimCell:
 
 
 def confirm(
-    claims: Claim | Iterable[Claim] = CLAIMS,
+    claims: Claim | str | Iterable[Claim | str] = CLAIMS,
     *,
     budget: float = 1.0,
     seed: int = 0,
@@ -101,8 +102,8 @@ def confirm(
 
     Parameters
     ----------
-    claims : Claim or iterable of Claim
-        The built-in ones by default; your own pass the same way.
+    claims : Claim, key, or iterable of them
+        The built-in ones by default: all of them, or those of these keys; your own records pass the same way.
     budget : float
         Times the replicates that each claim asks for.
     seed : int
@@ -177,11 +178,16 @@ def critical_z(family_wise_alpha: float, tests: int) -> float:
     return float(-ndtri(family_wise_alpha / (2 * max(tests, 1))))
 
 
-def _checked_claims(claims: Claim | Iterable[Claim]) -> tuple[Claim, ...]:
-    chosen = (claims,) if isinstance(claims, Claim) else tuple(claims)
+def _checked_claims(claims: Claim | str | Iterable[Claim | str]) -> tuple[Claim, ...]:
+    """Take records and keys, one or several."""
+    given = (claims,) if isinstance(claims, Claim | str) else tuple(claims)
+    known = {claim.key: claim for claim in CLAIMS}
+    if all(isinstance(one, str) for one in given):
+        given = tuple(known[key] for key in dict.fromkeys(find_name("claim", one, known) for one in given))
+    chosen = tuple(known[find_name("claim", one, known)] if isinstance(one, str) else one for one in given)
     for claim in chosen:
         if not isinstance(claim, Claim):
-            raise ValueError(f"claims must be Claim records: got {claim!r}")
+            raise ValueError(f"claims must be Claim records, or keys of them: got {claim!r}")
     keys = [claim.key for claim in chosen]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None or not keys:

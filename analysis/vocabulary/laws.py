@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from analysis.vocabulary.frozen_laws import FrozenMoments, frozen_name
+from attnsym._names import find_name
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...], Any], NDArray[Any]]
 LawLike = Any  # str | frozen scipy.stats distribution | Law
@@ -127,8 +128,7 @@ def _check_order(order: int) -> int:
 def _named(name: str) -> Law:
     if name.startswith(_T_PREFIX):
         return _student_t(name)
-    if name not in STANDARDISED:
-        raise ValueError(f"unknown law {name!r}: known are {', '.join(STANDARDISED)} and {_T_PREFIX}10 (or another ν)")
+    name = find_name("law", name, STANDARDISED, more=f" and {_T_PREFIX}10 (or another ν)")
     draw, moment = _DRAW[name], _MOMENT[name]
     return Law(name, 0.0, 1.0, draw, moment, moment, is_symmetric=name != "exponential", given=name)
 

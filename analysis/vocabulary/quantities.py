@@ -22,16 +22,14 @@ from analysis.vocabulary.row_formulas import (
     power_sum_of_columns,
     trace_of_columns,
 )
+from attnsym._names import find_name
 from attnsym.softmax import entropy
 
 
 def find_quantity(name: object) -> Quantity:
-    """Return the record of a name or an alias; ValueError naming those that are known."""
-    for record in QUANTITIES.values():
-        if isinstance(name, str) and (name == record.name or name in record.aliases):
-            return record
-    known = [*QUANTITIES, *(alias for record in QUANTITIES.values() for alias in record.aliases)]
-    raise ValueError(f"unknown quantity {name!r}: known are {', '.join(known)}")
+    """Return the record of a name or an alias; ValueError with the closest name and those that are known."""
+    records = {**QUANTITIES, **{alias: record for record in QUANTITIES.values() for alias in record.aliases}}
+    return records[find_name("quantity", name, records)]
 
 
 # What an exact value says.

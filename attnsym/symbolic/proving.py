@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
+from attnsym._names import find_name
 from attnsym.symbolic.catalogue import DERIVATIONS
 from attnsym.symbolic.deciding import Decision, decide
 from attnsym.symbolic.derivation.derivation import Derivation
@@ -19,16 +20,14 @@ from attnsym.symbolic.verdict import Truth, Verdict
 
 def derive(key: str) -> Derivation:
     """
-    Return the derivation called `key`.
+    Return the derivation called `key`; underscores are read as hyphens.
 
     Raises
     ------
     ValueError
-        Listing the keys there are.
+        With the closest key, and all that there are.
     """
-    if key not in DERIVATIONS:
-        raise ValueError(f"unknown derivation {key!r}: known are {', '.join(DERIVATIONS)}")
-    return DERIVATIONS[key]
+    return DERIVATIONS[find_name("derivation", key, DERIVATIONS)]
 
 
 def prove(lhs: Any, rhs: Any, assuming: Iterable[str | Assumption] = ()) -> Verdict:

@@ -254,7 +254,7 @@ def test_senseless_arguments_are_refused(how, words):
 
 @pytest.mark.parametrize(
     ("claims", "words"),
-    [([], "nothing to confirm"), (["score-mean"], "Claim records"), ([coin_claim(), coin_claim()], "key 'fair-coin'")],
+    [([], "nothing to confirm"), ([3], "Claim records"), ([coin_claim(), coin_claim()], "key 'fair-coin'")],
 )
 def test_what_is_no_set_of_claims_is_refused(claims, words):
     with pytest.raises(ValueError, match=words):

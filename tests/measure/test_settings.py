@@ -17,7 +17,7 @@ def zero(query, key):
 
 
 REFUSED = [
-    ("entropie", {}, r"unknown quantity 'entropie': known are score, entropy"),
+    ("entropie", {}, r"unknown quantity 'entropie': did you mean 'entropy'\? known are score, entropy"),
     ("entropy", {"d_k": 0}, r"d_k must be a whole number of at least 1: got 0"),
     ("entropy", {"d_k": [4, -1]}, r"d_k must be .* got -1"),
     ("entropy", {"d_k": 4.0}, r"d_k must be .* got 4\.0"),

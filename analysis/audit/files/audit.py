@@ -23,7 +23,7 @@ from attnsym.masks import Window
 
 
 def audit_files(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     query: str | None = None,
     key: str | None = None,
@@ -41,9 +41,9 @@ def audit_files(
 
     Parameters
     ----------
-    paths : sequence of path
-        The files; several add up (shards, or ``q.npy`` and ``k.npy``). A folder stands for the files in it, the index
-        of a sharded checkpoint (``….index.json``) for its shards.
+    paths : path or sequence of path
+        One file or several; several add up (shards, or ``q.npy`` and ``k.npy``). A folder stands for the files in it,
+        the index of a sharded checkpoint (``….index.json``) for its shards.
     query, key, value, padding : str, optional
         Names of the tensors where they are not ``layer0.q``, ``layer0.k``, ``attention_mask`` and the like; one ``*``
         stands for the layer.
@@ -61,6 +61,7 @@ def audit_files(
     ValueError
         For files or names that cannot be read, pickles, and tensors that do not fit.
     """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     tensors = read_tensors(paths)
     layers = find_layers(tensors, query=query, key=key, value=value, padding=padding)
     audit = audit_layers(

@@ -46,6 +46,19 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([\w/-]+(?:\s*,\s*[\w/-]+)*)\s*\)\s*", 
 _VALUE = re.compile(rf"(-?\d{{1,40}})(?:/(\d{{1,40}}))?(?:/({'|'.join(SORTS)}))?", re.ASCII)
 
 
+_WRITTEN = {"moment": ("q", "n", "c"), "law": ("q", "laplace"), "modulo": ("t", "n")}
+
+
+def kinds_in_words() -> dict[str, str]:
+    """Return each kind as it is written, ``zero_mean(q)``, with what it says."""
+    words = {}
+    for kind, (fewest, _, sentence) in _KINDS.items():
+        names = _WRITTEN.get(kind, ("q", "k")[:fewest])
+        parts = {"all": ", ".join(names), "others": "k", "uncorrelated": "the components of q are uncorrelated"}
+        words[f"{kind}({', '.join(names)})"] = sentence.format(*names, **parts)
+    return words
+
+
 @dataclass(frozen=True, order=True)
 class Assumption:
     """

@@ -1,0 +1,28 @@
+"""Examples at the end of each command's help page: lines that run as they stand."""
+
+EXAMPLES = {
+    "list": ("attnsym list", "attnsym list quantities", "attnsym list laws --json"),
+    "explain": ('attnsym explain --query 1,0,1,0 --keys "1,0,-1,0;1,0,1,0" --values "2;6"',),
+    "derive": (
+        "attnsym derive score-variance",
+        'attnsym derive score-variance --without "independent(q, k)"',
+        "attnsym derive score-mean --format latex",
+    ),
+    "verify": ("attnsym verify", "attnsym verify score-variance score-mean"),
+    "prove": (
+        'attnsym prove "Var(Sum(q[i]*k[i], i))" d_k --assume "independent(q,k), independent_components(q), '
+        'zero_mean(q), zero_mean(k), unit_variance(q), unit_variance(k)"',
+    ),
+    "predict": (
+        "attnsym predict entropy --d-k 512 --n-keys 10 --scale sqrt,unscaled",
+        "attnsym predict max_weight --sigma 1 --n-keys 10,100,1e3",
+    ),
+    "solve": ("attnsym solve entropy_fraction 0.5 --n-keys 1024 --d-k 64",),
+    "study": (
+        "attnsym study entropy --d-k 16:256:2x --n-keys 10 --replicates 2000",
+        "attnsym study score --d-k 64 --law laplace --statistic variance,median --replicates 2000",
+    ),
+    "confirm": ("attnsym confirm score-variance --cells", "attnsym confirm --budget 0.1"),
+    "audit": ("attnsym audit --example", "attnsym audit --callable attnsym:scaled_dot_product_attention"),
+    "report": ("attnsym report", "attnsym report --no-confirm -o quick.html"),
+}

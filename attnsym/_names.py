@@ -1,0 +1,44 @@
+"""Names that a user types: read with underscores, hyphens and capitals alike, and suggested where they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def find_name(kind: str, name: object, known: Iterable[str], more: str = "") -> str:
+    """
+    Return the member of `known` that is meant; ValueError with the closest one, and all, for any other.
+
+    Parameters
+    ----------
+    kind : str
+        What it names, for the message: "quantity".
+    name : object
+        What arrived. ``score_variance`` and ``Score-Variance`` mean ``score-variance``.
+    known : iterable of str
+    more : str, optional
+        Added to the list of what is known.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        ``unknown quantity 'entrpy': did you mean 'entropy'? known are …``
+    """
+    plain = {_plain(candidate): candidate for candidate in known}
+    if isinstance(name, str):
+        if _plain(name) in plain:
+            return plain[_plain(name)]
+        close = get_close_matches(_plain(name), plain, n=1)
+    else:
+        close = []
+    hint = f"did you mean {plain[close[0]]!r}? " if close else ""
+    raise ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(plain.values())}{more}")
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
