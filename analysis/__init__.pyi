@@ -22,6 +22,7 @@ from .confront.claims import CLAIMS as CLAIMS
 from .confront.confirmation import ClaimVerdict as ClaimVerdict
 from .confront.confirmation import Confirmation as Confirmation
 from .confront.judge import confirm as confirm
+from .confront.published import PUBLISHED as PUBLISHED
 from .confront.relation import Exactly as Exactly
 from .confront.relation import ToLeadingOrder as ToLeadingOrder
 from .confront.relation_draws import AtMost as AtMost

@@ -23,6 +23,7 @@ EXAMPLES = {
         "attnsym study score --d-k 64 --law laplace --statistic variance,median --replicates 2000",
     ),
     "confirm": ("attnsym confirm score-variance --cells", "attnsym confirm --budget 0.1"),
+    "published": ("attnsym published", "attnsym published sigmoid-bias-keeps-row-sums"),
     "audit": ("attnsym audit --example", "attnsym audit --callable attnsym:scaled_dot_product_attention"),
     "report": ("attnsym report", "attnsym report --no-confirm -o quick.html"),
 }

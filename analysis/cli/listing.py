@@ -12,11 +12,12 @@ from analysis.cli._app import JsonOption, app, console, print_json
 @app.command("list")
 def list_command(
     what: Annotated[
-        str | None, typer.Argument(help="quantities, laws or assumptions; without it, the derivations and the claims.")
+        str | None,
+        typer.Argument(help="quantities, laws, assumptions or published; without it, the derivations and the claims."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the derivations and the claims, or the quantities, laws or assumptions that other commands take."""
+    """List the derivations and the claims, what other commands take, or what has been published."""
     from attnsym._names import find_name
 
     what = None if what is None else find_name("list", what, _LISTS)
@@ -86,13 +87,31 @@ def _assumptions() -> list[dict[str, Any]]:
     return [{"name": written, "sentence": sentence} for written, sentence in kinds_in_words().items()]
 
 
-_LISTS = {"quantities": _quantities, "laws": _laws, "assumptions": _assumptions}
+def _published() -> list[dict[str, Any]]:
+    from analysis.confront.published import PUBLISHED
+
+    return [
+        {
+            "key": sentence.key,
+            "adjudication": found.verdict,
+            "kind": found.kind,
+            "sentence": sentence.sentence,
+            "source": sentence.source,
+            "claims": list(sentence.claims),
+            "derivations": list(sentence.derivations),
+        }
+        for sentence, found in ((sentence, sentence.adjudicate()) for sentence in PUBLISHED)
+    ]
+
+
+_LISTS = {"quantities": _quantities, "laws": _laws, "assumptions": _assumptions, "published": _published}
 # Of each kind: how to use an entry, and what is shown beside it.
 _SHOWN = {
     "derivations": ("attnsym derive KEY", ("title",)),
     "claims": ("attnsym confirm KEY", ("kind", "route", "statement")),
     "laws": ("--law NAME, mean 0 and variance 1; E X⁴ beside", ("kurtosis", "symmetric")),
     "assumptions": ("--assume 'KIND(VECTORS)'", ("sentence",)),
+    "published": ("attnsym published KEY", ("kind", "sentence")),
     "quantities": ("attnsym study NAME; predict and solve where it is exact", ("aliases", "exact", "formula", "words")),
 }
 

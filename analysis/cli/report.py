@@ -37,19 +37,27 @@ def report(
         raise OSError(f"--output must name a file in an existing folder: got {str(output)!r}")
     with _stage("measure: scores, entropy, gradients against d_k"):
         studies = _studies(seed, workers)
-    confirmation = None
+    confirmation, published = None, []
     if confirm:
+        from analysis import PUBLISHED
         from analysis import confirm as confirm_claims
 
         with _stage("confirm: every claim against its rival"):
             confirmation = confirm_claims(seed=seed, workers=workers)
+        with _stage("adjudicate: published sentences"):
+            published = [sentence.adjudicate() for sentence in PUBLISHED]
     with _stage("audit: the example, a trained sentence encoder"):
         from analysis.audit.files.audit import audit_example
 
         audits = [audit_example()]
     with _stage("derive, illustrate and write"):
         path = write_report(
-            output, confirmation=confirmation, studies=studies, audits=audits, command=_command(seed, confirm)
+            output,
+            confirmation=confirmation,
+            studies=studies,
+            audits=audits,
+            published=published,
+            command=_command(seed, confirm),
         )
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "seed": seed})

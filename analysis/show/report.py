@@ -16,6 +16,7 @@ from analysis.show.derivation_views import derivation_views
 from analysis.show.drawing import default_style
 from analysis.show.explorer import SEED, explorer_data, explorer_table
 from analysis.show.illustrations import ten_keys
+from analysis.show.published_view import published_view
 from analysis.show.views import (
     audit_view,
     confirmation_view,
@@ -30,6 +31,7 @@ from attnsym import __version__
 if TYPE_CHECKING:
     from analysis.audit.tensors.result import TensorAudit
     from analysis.confront.confirmation import Confirmation
+    from analysis.confront.published.sentence import Adjudication
     from analysis.measure.result import Study
 
 
@@ -39,6 +41,7 @@ def write_report(
     confirmation: Confirmation | None = None,
     studies: Iterable[Study] = (),
     audits: Iterable[TensorAudit] = (),
+    published: Iterable[Adjudication] = (),
     command: str = "analysis.write_report",
 ) -> Path:
     """
@@ -54,6 +57,8 @@ def write_report(
         Each becomes a figure and a table; nothing is simulated again.
     audits : iterable of TensorAudit, optional
         Each becomes a table and a layers × heads map.
+    published : iterable of Adjudication, optional
+        What became of published sentences: "Who is right?", sorted by how wrong.
     command : str, optional
         What made the page, for its last section.
 
@@ -72,13 +77,14 @@ def write_report(
         Where an argument holds another kind of result.
     """
     studies, audits = _listed(studies, "studies", "Study", "rows"), _listed(audits, "audits", "TensorAudit", "heads")
+    published = _listed(published, "published", "Adjudication", "findings")
     if confirmation is not None and not hasattr(confirmation, "critical_z"):
         raise ValueError(f"confirmation must be a Confirmation: got {type(confirmation).__name__}")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
     with default_style():
-        page = _render(confirmation, studies, audits, command)
+        page = _render(confirmation, studies, audits, published, command)
     write_whole(target, page, target.stat().st_mode if target.exists() else new_file_mode())
     return target
 
@@ -94,7 +100,11 @@ def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ..
 
 
 def _render(
-    confirmation: Confirmation | None, studies: Sequence[Study], audits: Sequence[TensorAudit], command: str
+    confirmation: Confirmation | None,
+    studies: Sequence[Study],
+    audits: Sequence[TensorAudit],
+    published: Sequence[Adjudication],
+    command: str,
 ) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -105,6 +115,7 @@ def _render(
     contents += [("measured", "Predicted and measured")] if studies else []
     contents += [("sentence", "Trained heads read a sentence")]
     contents += [("confirmed", "Confirmed, each against a rival")] if confirmation else []
+    contents += [("published", "Who is right?")] if published else []
     contents += [("audited", "Audited: real tensors")] if audits else []
     page = environment.from_string(_asset("report.html.j2")).render(
         style=Markup(_asset("style.css")),
@@ -120,6 +131,7 @@ def _render(
         studies=[study_view(study, f"{number}") for number, study in enumerate(studies, 1)],
         sentence=sentence_view(),
         confirmation=None if confirmation is None else confirmation_view(confirmation),
+        published=published_view(published) if published else None,
         audits=[audit_view(audit, f"{number}") for number, audit in enumerate(audits, 1)],
         provenance=_provenance(studies),
         command=command,

@@ -18,6 +18,7 @@ SUBCOMMANDS = [
     "solve",
     "study",
     "confirm",
+    "published",
     "audit",
     "report",
 ]

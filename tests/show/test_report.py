@@ -14,6 +14,7 @@ import pytest
 import attnsym
 from analysis import (
     CLAIMS,
+    PUBLISHED,
     audit_tensors,
     confirm,
     expected_entropy,
@@ -58,8 +59,25 @@ def audit():
 
 @pytest.fixture(scope="module")
 def page(study, audit, tmp_path_factory):
-    path = write_report(tmp_path_factory.mktemp("report") / "r.html", studies=[study], audits=[audit])
+    path = write_report(
+        tmp_path_factory.mktemp("report") / "r.html", studies=[study], audits=[audit], published=adjudicated()
+    )
     return path.read_text(encoding="utf-8")
+
+
+def adjudicated():
+    """One sentence of each kind that has a curve."""
+    chosen = ("frozen-participation", "one-over-sqrt-d-keeps-order-one", "one-over-d-is-only-slower")
+    return [sentence.adjudicate() for sentence in PUBLISHED if sentence.key in chosen]
+
+
+def test_published_sentences_stand_the_most_wrong_first(page):
+    section = page.split('id="published"')[1].split("</section>")[0]
+    assert "Who is right?" in section
+    assert section.count("<svg") == 4
+    assert "depends on whether query and key are independent" in section
+    order = [section.index(key) for key in ("one-over-d-is", "one-over-sqrt-d", "frozen-participation")]
+    assert order == sorted(order)
 
 
 def scripts(text):
