@@ -55,7 +55,7 @@ def choice(value: object, name: str, allowed: tuple[str, ...]) -> None:
 def finite_number(value: Any, name: str) -> float:
     """Return `value` as a float; booleans, NaN and infinities are refused."""
     number = math.nan
-    if not isinstance(value, (bool, np.bool_, str, bytes)):
+    if not isinstance(value, (bool, np.bool_, str, bytes)) and not np.iscomplexobj(value):
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.measure.draw.vectors import common_part
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.setting import Setting
 
 _MOMENT_NEEDED = {"mean": 2, "variance": 4, "rms": 4}
@@ -32,8 +33,9 @@ def check_correlations(cell: Setting, lengths: Sequence[int]) -> None:
     for n in [1] if one_score else lengths:
         if n > 1 and math.isnan(common_part(a, rho, n)):
             raise ValueError(
-                f"no {n} keys have correlation {a:g} with the query and {rho:g} with one another: key_correlation "
-                f"must be at least {(n * a**2 - 1) / (n - 1):.6g} ({a**2:.6g} makes keys independent given q)"
+                f"alignment: no {n} keys have correlation {a:g} with the query and {rho:g} with one another: "
+                f"key_correlation must be at least {(n * a**2 - 1) / (n - 1):.6g} ({a**2:.6g} makes keys independent "
+                "given q)"
             )
 
 
@@ -53,8 +55,8 @@ def check_moments(cell: Setting, statistics: Sequence[str | float]) -> None:
 
 def choose_sampler(sampler: object, cell: Setting) -> str:
     """Return ``"direct"`` or ``"conditional"``; the latter wherever it applies if `sampler` is ``"auto"``."""
-    if sampler not in ("auto", "direct", "conditional"):
-        raise ValueError(f"sampler must be 'auto', 'direct' or 'conditional': got {sampler!r}")
+    if not (isinstance(sampler, str) and sampler in ("auto", "direct", "conditional")):
+        raise ValueError(f"sampler must be 'auto', 'direct' or 'conditional': got {shown(sampler)}")
     if callable(cell.score) and cell.reads == "query_gradient":
         raise ValueError(f"{cell.quantity} needs the derivative of the score, which a callable score does not give")
     if cell.record is None and (cell.score != "dot" or cell.softcap is not None):

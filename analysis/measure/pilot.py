@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.samplers import draw
 from analysis.measure.estimate.accumulators import Moments, OrderStatistics, Sample
-from analysis.measure.rows import estimate_cell
+from analysis.measure.rows import estimate_cell, predicted
 from analysis.measure.run.seeds import settings_digest, shard_sequence
 from analysis.measure.settings import Settings, statistic_label
-from analysis.predict.of_cell import predict
+from analysis.vocabulary.numbers import LARGEST_WHOLE
 
 _FIRST = 4096
 _LARGEST = 1 << 18
@@ -25,7 +26,7 @@ def check_targets(settings: Settings) -> None:
         return
     for cell in settings.cells:
         for statistic in settings.statistics:
-            if predict(cell, statistic) == 0.0:
+            if predicted(cell, statistic) == 0.0:
                 raise ValueError(
                     f"target_rse: {_label(cell, statistic)} is exactly 0, where no relative error can be reached: "
                     "give replicates"
@@ -47,20 +48,31 @@ def replicates_for(cell: StudyCell, settings: Settings) -> int:
     """
     if settings.target_rse is None:
         return settings.replicates
-    least = 1000 if settings.needs_order else 2
+    least, most = 1000 if settings.needs_order else 2, settings.max_replicates
     needed = max(least, *(_needed(cell, statistic, settings) for statistic in settings.statistics))
-    return needed if settings.max_replicates is None else min(needed, settings.max_replicates)
+    if most is not None and needed > most:
+        return most
+    if needed > LARGEST_WHOLE:
+        raise ValueError(f"target_rse asks for {needed:.1e} replicates at {cell.where}: ask for less")
+    return math.ceil(needed)
 
 
-def _needed(cell: StudyCell, statistic: str | float, settings: Settings) -> int:
+def first_pilot(cell: StudyCell) -> int:
+    """Return the replicates of the first pilot of a cell."""
+    return max(256, min(_FIRST, _ELEMENTS // cell.elements))
+
+
+def _needed(cell: StudyCell, statistic: str | float, settings: Settings) -> float:
     assert settings.target_rse is not None
-    size = max(256, min(_FIRST, _ELEMENTS // cell.elements))
+    size = first_pilot(cell)
     largest = max(size, min(_LARGEST, _LARGEST_ELEMENTS // cell.elements))
     while True:
         found = estimate_cell(cell, _pilot(cell, size, settings), statistic, settings.confidence_level)
         if abs(found.estimate) > _CLEAR_OF_ZERO * found.standard_error:
             relative = found.standard_error / abs(found.estimate)
-            return math.ceil(size * (relative / settings.target_rse) ** 2)
+            with suppress(OverflowError):
+                return size * (relative / settings.target_rse) ** 2
+            return math.inf
         if size == largest:
             raise ValueError(
                 f"target_rse: {_label(cell, statistic)} cannot be told from 0 by {size} replicates: give replicates"

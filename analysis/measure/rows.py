@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from analysis.measure.draw.cell import StudyCell
 from analysis.measure.estimate.accumulators import Sample
 from analysis.measure.estimate.estimators import Estimate, bernoulli_mean, estimate
@@ -13,7 +15,7 @@ from analysis.predict.of_cell import predict
 def row_of(cell: StudyCell, sample: Sample, statistic: str | float, settings: Settings) -> StudyRow:
     """Return the row of one statistic of one cell."""
     found = estimate_cell(cell, sample, statistic, settings.confidence_level)
-    prediction, error = predict(cell, statistic), found.standard_error
+    prediction, error = predicted(cell, statistic), found.standard_error
     quantity = cell.quantity if isinstance(cell.quantity, str) else cell.name
     return StudyRow(
         **{**cell.settings, "quantity": quantity},
@@ -25,6 +27,15 @@ def row_of(cell: StudyCell, sample: Sample, statistic: str | float, settings: Se
         z_score=None if prediction is None or error == 0.0 else (found.estimate - prediction) / error,
         seed=settings.seed,
     )
+
+
+def predicted(cell: StudyCell, statistic: str | float) -> float | None:
+    """Return the exact value where one is known, and is a number that a float holds."""
+    try:
+        value = predict(cell, statistic)
+    except ArithmeticError:
+        return None
+    return value if value is not None and math.isfinite(value) else None
 
 
 def estimate_cell(cell: StudyCell, sample: Sample, statistic: str | float, level: float) -> Estimate:

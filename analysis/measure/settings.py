@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,9 +12,18 @@ from analysis.measure.compatibility import check_correlations, check_moments, ch
 from analysis.measure.draw.cell import StudyCell
 from analysis.measure.estimate.estimators import quantile_ranks
 from analysis.measure.run.seeds import check_seed
-from analysis.vocabulary.laws import Law, law_pair
-from analysis.vocabulary.numbers import fraction, listed, number, positive, positive_integer, positive_integers, unique
-from analysis.vocabulary.quantities import find_quantity
+from analysis.vocabulary.laws import Law, is_unfrozen, law_pair
+from analysis.vocabulary.numbers import (
+    fraction,
+    listed,
+    number,
+    positive,
+    positive_integer,
+    positive_integers,
+    shown,
+    unique,
+)
+from analysis.vocabulary.quantities import find_quantity, read_quantity
 from analysis.vocabulary.scale import Scale, resolve_scale, scale_of_one_score
 
 STATISTICS = ("mean", "variance", "rms", "median")
@@ -123,30 +133,42 @@ def read_settings(quantity: Any, asked: Asked) -> Settings:
         for width in widths
     )
     level = fraction("confidence_level", asked.confidence_level)
-    count = _check_budget(asked, statistics, level)
-    seed = check_seed(asked.seed)
-    return Settings(name, seed, statistics, count, asked.target_rse, asked.max_replicates, level, cells)
+    target_rse = None if asked.target_rse is None else fraction("target_rse", asked.target_rse)
+    count, most = _check_budget(asked, statistics, level)
+    return Settings(name, check_seed(asked.seed), statistics, count, target_rse, most, level, cells)
 
 
 def _one_of(argument: str, value: Any, allowed: tuple[Any, Any]) -> Any:
     if any(value is each or (isinstance(value, str) and value == each) for each in allowed):
         return value
-    raise ValueError(f"{argument} must be {allowed[0]!r} or {allowed[1]!r}: got {value!r}")
+    raise ValueError(f"{argument} must be {allowed[0]!r} or {allowed[1]!r}: got {shown(value)}")
+
+
+def _takes(argument: str, function: Any, names: tuple[str, ...]) -> Any:
+    """Return a caller's function, refused if it does not take that many arguments, as far as it can be asked."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        raise ValueError(f"{argument} must be callable with ({', '.join(names)}): {error}") from None
+    return function
 
 
 def _read_quantity(quantity: Any, statistic: Any) -> tuple[str | Callable[..., Any], Any]:
     """Return the quantity by its own name, and the statistic; ``"score_variance"`` names both."""
     if callable(quantity):
-        return quantity, statistic
+        return _takes("quantity", quantity, ("query", "key", "scale")), statistic
     try:
-        record = find_quantity(quantity)
+        record, named = read_quantity(quantity)
     except ValueError as error:
         raise ValueError(f"{error}, or a callable") from None
-    named = record.aliases.get(quantity)
     if named is None:
         return record.name, statistic
-    if statistic not in ("mean", named):
-        raise ValueError(f"{quantity} is the {named} of {record.name!r}: leave statistic out, got {statistic!r}")
+    if not (isinstance(statistic, str) and statistic in ("mean", named)):
+        raise ValueError(f"{quantity} is the {named} of {record.name!r}: leave statistic out, got {shown(statistic)}")
     return record.name, named
 
 
@@ -154,7 +176,7 @@ def _check_name(quantity: Any, name: Any) -> str:
     if name is None:
         return quantity if isinstance(quantity, str) else _name_of(quantity)
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"name must be a text that is not empty: got {name!r}")
+        raise ValueError(f"name must be a text that is not empty: got {shown(name)}")
     return name
 
 
@@ -167,7 +189,7 @@ def _name_of(function: Any) -> str:
 def _correlation(argument: str, value: Any) -> float:
     read = number(argument, value)
     if not -1.0 <= read <= 1.0:
-        raise ValueError(f"{argument} is a correlation, between -1 and 1: got {value!r}")
+        raise ValueError(f"{argument} is a correlation, between -1 and 1: got {shown(value)}")
     return read + 0.0  # −0.0 and 0.0 are one setting
 
 
@@ -197,18 +219,18 @@ def _read_scales(scale: Any) -> list[Scale]:
 
 
 def _read_law(law: Any) -> tuple[tuple[Law, Law] | Callable[..., Any], str]:
-    if callable(law) and not hasattr(law, "dist"):
-        return law, _name_of(law)
+    if callable(law) and not hasattr(law, "dist") and not is_unfrozen(law):
+        return _takes("law", law, ("rng", "d_k", "n_keys")), _name_of(law)
     query, key = law_pair(law)
     return (query, key), query.name if query.name == key.name else f"{query.name}, {key.name}"
 
 
 def _check_score(score: Any) -> str:
     if callable(score):
-        return _name_of(score)
-    if score not in ("dot", "cosine"):
-        raise ValueError(f"score must be 'dot', 'cosine' or a callable (query, key) -> scores: got {score!r}")
-    return str(score)
+        return _name_of(_takes("score", score, ("query", "key")))
+    if not (isinstance(score, str) and score in ("dot", "cosine")):
+        raise ValueError(f"score must be 'dot', 'cosine' or a callable (query, key) -> scores: got {shown(score)}")
+    return score
 
 
 def _statistics(statistic: Any) -> tuple[str | float, ...]:
@@ -217,31 +239,30 @@ def _statistics(statistic: Any) -> tuple[str | float, ...]:
         if isinstance(item, str):
             if item not in STATISTICS:
                 raise ValueError(
-                    f"unknown statistic {item!r}: known are {', '.join(STATISTICS)}, or a quantile in (0, 1)"
+                    f"unknown statistic {shown(item)}: known are {', '.join(STATISTICS)}, or a quantile in (0, 1)"
                 )
             read.append(item)
         else:
-            read.append(fraction("a quantile", item))
+            read.append(fraction("statistic: a quantile", item))
     return tuple(unique(read))
 
 
-def _check_budget(asked: Asked, statistics: Sequence[str | float], level: float) -> int:
-    target_rse, max_replicates = asked.target_rse, asked.max_replicates
-    argument, count = "replicates", positive_integer("replicates", asked.replicates)
-    if target_rse is not None:
-        fraction("target_rse", target_rse)
-    if max_replicates is not None:
-        if target_rse is None:
+def _check_budget(asked: Asked, statistics: Sequence[str | float], level: float) -> tuple[int, int | None]:
+    """Read replicates and max_replicates, and refuse fewer than the statistics need."""
+    argument, count, most = "replicates", positive_integer("replicates", asked.replicates), None
+    if asked.max_replicates is not None:
+        if asked.target_rse is None:
             raise ValueError("max_replicates caps what target_rse asks for: give target_rse, or replicates instead")
-        argument, count = "max_replicates", positive_integer("max_replicates", max_replicates)
-    if target_rse is not None and max_replicates is None:
-        return count
-    if count < 2:
-        raise ValueError(f"a standard error needs at least 2 replicates: got {argument} {count}")
+        argument, most = "max_replicates", positive_integer("max_replicates", asked.max_replicates)
+    least = count if asked.target_rse is None else most
+    if least is None:
+        return count, most
+    if least < 2:
+        raise ValueError(f"a standard error needs at least 2 replicates: got {argument} {least}")
     for p in (0.5 if s == "median" else float(s) for s in statistics if is_quantile(s)):
-        low, high = quantile_ranks(count, p, level)
-        if low < 0 or high >= count:
+        low, high = quantile_ranks(least, p, level)
+        if low < 0 or high >= least:
             raise ValueError(
-                f"{argument}: {count} replicates are too few for an interval of the quantile {p:g} at level {level:g}"
+                f"{argument}: {least} replicates are too few for an interval of the quantile {p:g} at level {level:g}"
             )
-    return count
+    return count, most

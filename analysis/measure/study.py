@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from analysis.measure.draw import samplers
-from analysis.measure.pilot import check_targets, replicates_for
+from analysis.measure.pilot import check_targets, first_pilot, replicates_for
 from analysis.measure.result import Study, StudyRow
 from analysis.measure.rows import row_of
-from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor
+from analysis.measure.run.effort import check_effort, check_memory
+from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor, workers_of
 from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
@@ -36,6 +41,7 @@ class StudyInterrupted(KeyboardInterrupt):
         self.study = study
 
 
+@np.errstate(all="ignore")  # a study checks that its numbers are finite, whatever its caller asks of NumPy
 def run_study(
     quantity: str | Callable[..., Any],
     *,
@@ -170,7 +176,6 @@ def run_study(
     )
     if store is not None and (argument := settings.unnamed()):
         raise ValueError(f"{argument} is a callable without a name, so a store could not tell it from another: use def")
-    check_targets(settings)
     return _run(settings, workers=workers, executor=executor, store=store, progress=progress)
 
 
@@ -185,13 +190,20 @@ def _run(
     rows: list[StudyRow] = []
     try:
         with ExitStack() as stack:
+            check_targets(settings)
             pool = stack.enter_context(open_executor(executor, workers))
+            check_memory(settings.cells, here=not isinstance(executor, Executor))
             cell = settings.cells[0]
             for argument, part in {"quantity": cell.quantity, "law": cell.laws, "score": cell.score}.items():
                 check_sendable(pool, argument, part)
             shards = None if store is None else stack.enter_context(Store(store, settings.identity()))
+            announce = partial(check_effort, workers=workers_of(pool), shown=progress)
+            if settings.target_rse is not None:
+                announce("target_rse", sum(first_pilot(cell) * cell.elements for cell in settings.cells))
             with one_blas_thread():
                 work = [(cell, replicates_for(cell, settings)) for cell in settings.cells]
+            asks = "replicates" if settings.target_rse is None else "target_rse"
+            announce(asks, sum(count * cell.elements for cell, count in work))
             advance = stack.enter_context(progress_bar(settings.name, sum(count for _, count in work), shown=progress))
             samples = run_cells(
                 work,

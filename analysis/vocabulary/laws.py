@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from analysis.vocabulary.frozen_laws import FrozenMoments, frozen_name
+from analysis.vocabulary.numbers import shown
 from attnsym._names import find_name
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...], Any], NDArray[Any]]
@@ -100,10 +101,17 @@ def resolve_law(law: LawLike) -> Law:
         return _named(law)
     if hasattr(law, "dist") and hasattr(law, "rvs") and hasattr(law, "args"):
         return _frozen(law)
+    if is_unfrozen(law):
+        raise ValueError(f"law must be a frozen distribution, with parentheses: got scipy.stats.{law.name}, unfrozen")
     raise ValueError(
         f"law must be a name ({', '.join(STANDARDISED)}, {_T_PREFIX}10, ...) or a frozen univariate scipy.stats "
-        f"distribution such as scipy.stats.gamma(2): got {law!r}"
+        f"distribution such as scipy.stats.gamma(2): got {shown(law)}"
     )
+
+
+def is_unfrozen(law: Any) -> bool:
+    """Tell scipy.stats' distributions without parameters, which are callables too."""
+    return hasattr(law, "rvs") and hasattr(law, "freeze") and hasattr(law, "name") and not hasattr(law, "dist")
 
 
 def law_pair(law: Any) -> tuple[Law, Law]:
@@ -234,8 +242,12 @@ _MOMENT: dict[str, Callable[[int], float]] = {
 
 def _frozen(frozen: Any) -> Law:
     arguments = [*frozen.args, *frozen.kwds.values()]
+    if any(np.iscomplexobj(value) for value in arguments):
+        raise ValueError(f"law {frozen_name(frozen)} has parameters that are not real")
     if any(np.ndim(value) for value in arguments) or np.shape(frozen.mean()):
         raise ValueError("a law must be one distribution of one number: got a frozen distribution of several")
+    if math.isnan(float(frozen.cdf(0.0))):
+        raise ValueError(f"law {frozen_name(frozen)} has parameters outside the domain of {frozen.dist.name}")
     raw, central = FrozenMoments(frozen, shifted=False), FrozenMoments(frozen, shifted=True)
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

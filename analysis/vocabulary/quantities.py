@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.quantity import Exact, Quantity
 from analysis.vocabulary.row_formulas import (
     DEAD_TRACE,
@@ -28,8 +29,16 @@ from attnsym.softmax import entropy
 
 def find_quantity(name: object) -> Quantity:
     """Return the record of a name or an alias; ValueError with the closest name and those that are known."""
+    return read_quantity(name)[0]
+
+
+def read_quantity(name: object) -> tuple[Quantity, str | None]:
+    """Return the record, and the statistic that the name fixes, as ``"score_variance"`` does."""
+    if not isinstance(name, str):
+        raise ValueError(f"quantity must be a name: got {shown(name)}")
     records = {**QUANTITIES, **{alias: record for record in QUANTITIES.values() for alias in record.aliases}}
-    return records[find_name("quantity", name, records)]
+    known = find_name("quantity", name, records)
+    return records[known], records[known].aliases.get(known)
 
 
 # What an exact value says.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from analysis.vocabulary.numbers import shown
 from attnsym._expression import read_expression
 from attnsym._validate import finite_number
 
@@ -45,6 +46,12 @@ class Scale:
         return value
 
 
+_NAMED = {
+    "sqrt": Scale("sqrt", lambda d_k, n_keys: 1.0 / math.sqrt(d_k)),
+    "unscaled": Scale("unscaled", lambda d_k, n_keys: 1.0),
+}
+
+
 def resolve_scale(scale: ScaleLike) -> Scale:
     """
     Turn what a user passes as ``scale`` into a `Scale`.
@@ -61,18 +68,16 @@ def resolve_scale(scale: ScaleLike) -> Scale:
         For a boolean, a NaN or infinite number, or an expression that cannot be read. ``"none"`` is refused with a
         hint, since it reads both as "no scaling" and as Python's None, which is 1/√d_k.
     """
-    if scale is None or scale == "sqrt":
-        return Scale("sqrt", lambda d_k, n_keys: 1.0 / math.sqrt(d_k))
-    if scale == "unscaled":
-        return Scale("unscaled", lambda d_k, n_keys: 1.0)
-    if isinstance(scale, str):
-        return _from_expression(scale)
+    if isinstance(scale, str) or scale is None:
+        return _NAMED.get(scale or "sqrt") or _from_expression(scale or "")
     if callable(scale):
         return Scale(getattr(scale, "__name__", "callable"), scale)
     try:
         number = finite_number(scale, "scale")
     except ValueError:
-        raise ValueError(f"scale must be a name, a finite number, an expression or a callable: got {scale!r}") from None
+        raise ValueError(
+            f"scale must be a name, a finite number, an expression or a callable: got {shown(scale)}"
+        ) from None
     return Scale(repr(number), lambda d_k, n_keys: number)
 
 
@@ -102,7 +107,10 @@ def _from_expression(text: str) -> Scale:
         result: float = read_expression(text, names=names, functions=_FUNCTIONS, number=_number, power=_power)
         return result
 
-    value(7, 11)  # a misspelt name is reported where it was typed, not in the middle of a study
+    try:
+        value(7, 11)  # a misspelt name is reported where it was typed, not in the middle of a study
+    except ValueError as error:
+        raise ValueError(f"scale: {error}") from None
     return Scale(text.strip(), value)
 
 

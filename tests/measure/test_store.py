@@ -248,11 +248,15 @@ def test_a_store_needs_a_place(tmp_path, place):
         run_study("entropy", **STUDY, replicates=100, store=tmp_path / place)
 
 
+def power_of_first(query, key, scale, *, power):
+    return query[:, 0, 0] ** power
+
+
 def test_nameless_callables_cannot_be_stored(tmp_path):
     with pytest.raises(ValueError, match="law is a callable without a name"):
         run_study("score", d_k=2, law=lambda rng, d, n: (rng.random(d),) * 2, replicates=10, store=tmp_path / "s")
     with pytest.raises(ValueError, match="scale is a callable without a name"):
         run_study("score", d_k=2, scale=["sqrt", lambda d, n: 1.0], replicates=10, store=tmp_path / "s")
     with pytest.raises(ValueError, match="quantity is a callable without a name"):
-        run_study(functools.partial(np.mean, axis=(1, 2)), d_k=2, n_keys=1, replicates=10, store=tmp_path / "s")
+        run_study(functools.partial(power_of_first, power=2), d_k=2, n_keys=1, replicates=10, store=tmp_path / "s")
     run_study(lambda q, k, s: q[:, 0, 0], d_k=2, n_keys=1, name="mine", replicates=10, store=tmp_path / "named.db")

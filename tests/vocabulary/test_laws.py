@@ -115,7 +115,7 @@ def test_a_users_distribution_is_told_apart_by_its_quantiles():
         ("student_t", "degrees of freedom above 2"),
         ("student_tnan", "degrees of freedom above 2"),
         (3.0, "law must be a name"),
-        (stats.norm, "law must be a name"),
+        (stats.norm, "law must be a frozen distribution"),
         (stats.norm([0, 1], 1), "one distribution of one number"),
         (stats.multivariate_normal([0, 0]), "law must be a name"),
     ],

@@ -123,6 +123,7 @@ def test_a_statistic_in_the_name_leaves_no_room_for_another():
     assert (row.quantity, row.statistic, row.prediction) == ("score", "variance", 16.0)
     plain = run_study("score", d_k=16, scale="unscaled", statistic="variance", workers=1, replicates=2000).rows[0]
     assert row == plain
+    assert run_study("Score-Variance", d_k=16, scale="unscaled", workers=1, replicates=2000).rows[0] == row
     with pytest.raises(ValueError, match="score_variance is the variance of 'score': leave statistic out, got 'rms'"):
         run_study("score_variance", d_k=16, statistic="rms")
 

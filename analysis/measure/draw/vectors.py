@@ -81,4 +81,7 @@ def _pair(cell: StudyCell, drawn: Any) -> tuple[Array, Array]:
         raise ValueError(
             f"law {cell.law_name!r} must return a pair (query, key): got {type(drawn).__name__}{shape}"
         ) from None
-    return np.asarray(query), np.asarray(key)
+    pair = np.asarray(query), np.asarray(key)
+    if any(part.dtype.kind not in "fiub" for part in pair):
+        raise ValueError(f"law {cell.law_name!r} must return real numbers: got {pair[0].dtype} and {pair[1].dtype}")
+    return pair

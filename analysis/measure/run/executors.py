@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from analysis.vocabulary.numbers import positive_integer, shown
+
 ExecutorLike = Executor | str | None
 
 _AHEAD = 3
 _UNKNOWN_WIDTH = 16
+_MOST_WORKERS = 1024
+_UNGUARDED = 78  # exit code of a worker that would start workers of its own
 
 
 class _Inline(Executor):
@@ -39,49 +44,102 @@ def open_executor(executor: ExecutorLike, workers: int | None) -> Iterator[Execu
     Parameters
     ----------
     executor : None, {"threads", "processes"} or concurrent.futures.Executor
-        None is threads. Processes are started by forkserver or spawn, never by fork, which deadlocks under threads.
+        None is threads. Processes are spawned, never forked, which deadlocks under threads.
     workers : int, optional
         How many; default `available_cpus`. Not allowed beside an executor of the caller's, which has its own.
     """
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers must be a whole number of at least 1: got {workers!r}")
+    count = available_cpus() if workers is None else positive_integer("workers", workers, _MOST_WORKERS)
     if isinstance(executor, Executor):
         if workers is not None:
             raise ValueError("workers is a property of the executor that was given: leave one of the two out")
+        _check_cluster(executor)
         yield executor
         return
-    count = workers or available_cpus()
-    if executor == "processes":
-        pool: Executor = _process_pool(count)
-    elif executor is None or executor == "threads":
+    if isinstance(executor, str) and executor == "processes":
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            sys.exit(_UNGUARDED)  # a worker that runs its parent's script again: the parent says so
+        pool: Executor = _Processes(count)
+    elif executor is None or (isinstance(executor, str) and executor == "threads"):
         pool = _Inline() if count == 1 else ThreadPoolExecutor(count, thread_name_prefix="attnsym")
     else:
-        raise ValueError(f"executor must be 'threads', 'processes' or a concurrent.futures.Executor: got {executor!r}")
+        raise ValueError(
+            f"executor must be 'threads', 'processes' or a concurrent.futures.Executor: got {shown(executor)}"
+        )
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _process_pool(count: int) -> ProcessPoolExecutor:
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+class _Processes(ProcessPoolExecutor):
+    """Workers that leave Ctrl-C to their parent from their first moment on, before they can say so themselves."""
+
+    def __init__(self, count: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        super().__init__(count, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(fn, *args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that starts inherits it
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def in_flight(executor: Executor) -> int:
-    """Return how many tasks to hand out ahead: enough to keep all workers busy, few enough to keep memory flat."""
+def why_a_worker_ended(executor: Executor) -> str:
+    """Return what is known of why a worker process ended without an answer."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(executor, ProcessPoolExecutor) or not script or not Path(script).is_file():
+        return "killed, or out of memory"
+    if "__main__" in Path(script).read_text(encoding="utf-8", errors="replace"):
+        return "killed, or out of memory"
+    return f"{script} runs again in every worker: put what it does under if __name__ == '__main__':"
+
+
+def _check_cluster(executor: Executor) -> None:
+    """Refuse a dask cluster whose workers lack attnsym: they could not even say so, and their tasks wait for ever."""
+    client: Any = getattr(executor, "_client", None)
+    if hasattr(client, "run"):
+        try:
+            client.run(exec, f"import {__name__}")
+        except ImportError as error:
+            raise ImportError(f"executor: its workers cannot import attnsym: {error}") from None
+
+
+def workers_of(executor: Executor) -> int:
+    """Return the number of an executor's workers, 16 where it does not say."""
     if isinstance(executor, _Inline):
         return 1
     count = getattr(executor, "_max_workers", None)
     client: Any = getattr(executor, "_client", None)  # dask's executor has its cluster's threads
     if hasattr(client, "nthreads"):
         count = sum(client.nthreads().values())
-    return _AHEAD * (count if isinstance(count, int) and count > 0 else _UNKNOWN_WIDTH)
+    return count if isinstance(count, int) and count > 0 else _UNKNOWN_WIDTH
+
+
+def in_flight(executor: Executor) -> int:
+    """Return how many tasks to hand out ahead: enough to keep all workers busy, few enough to keep memory flat."""
+    return 1 if isinstance(executor, _Inline) else _AHEAD * workers_of(executor)
+
+
+def packed(executor: Executor, work: Any) -> bytes | None:
+    """Return work as bytes for workers elsewhere; None for this process, or where the executor must pack it itself."""
+    if isinstance(executor, _Inline | ThreadPoolExecutor):
+        return None
+    try:
+        if hasattr(executor, "_client"):  # dask's
+            from distributed.protocol.pickle import dumps
+
+            return bytes(dumps(work))
+        return pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
 
 
 def check_sendable(executor: Executor, argument: str, function: Any) -> None:

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from analysis.vocabulary import numbers
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task
@@ -22,6 +26,8 @@ def progress_bar(
 
     The bar goes to stderr, so that a redirected stdout stays clean, and only where somebody watches it.
     """
+    if not isinstance(shown, bool | np.bool_):
+        raise ValueError(f"progress must be True or False: got {numbers.shown(shown)}")
     if not shown:
         yield _ignore
         return

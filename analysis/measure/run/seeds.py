@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.vocabulary.numbers import shown
+
+_SEED_BITS = 4096
 _WORDS = 4  # 128 bits of the digest: two cells of one study never meet
 
 
@@ -24,13 +27,13 @@ def check_seed(seed: Any) -> int:
         `numpy.random.Generator` would be advanced by the call, so that the second of two equal calls would differ.
     """
     try:
-        if isinstance(seed, bool | np.bool_):
-            raise TypeError
-        value = operator.index(seed)
+        value = -1 if isinstance(seed, bool | np.bool_) else operator.index(seed)
     except TypeError:
-        raise ValueError(f"seed must be a whole number of at least 0: got {seed!r}") from None
+        value = -1
     if value < 0:
-        raise ValueError(f"seed must be a whole number of at least 0: got {seed!r}")
+        raise ValueError(f"seed must be a whole number of at least 0: got {shown(seed)}")
+    if value.bit_length() > _SEED_BITS:
+        raise ValueError(f"seed must be a whole number of at most {_SEED_BITS} bits: got one of {value.bit_length()}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -66,6 +67,15 @@ def run_shard(shard: Shard) -> ShardResult:
     with one_blas_thread(), np.errstate(all="ignore"):
         values = shard.draw(shard.cell, shard_sequence(shard.seed, shard.cell.digest, shard.number), shard.size)
         return ShardResult(Moments.of(values), values if shard.keep_values else None)
+
+
+def run_sent(payload: bytes) -> ShardResult:
+    """Unpack a shard and draw it; what cannot be unpacked here is said, where an executor might wait for ever."""
+    try:
+        shard: Shard = pickle.loads(payload)
+    except Exception as error:
+        raise ImportError(f"a worker cannot load what it is to measure: {error}") from None
+    return run_shard(shard)
 
 
 def shards_of(cell: Drawable, replicates: int, *, draw: Draw, seed: int, keep_values: bool) -> Iterator[Shard]:

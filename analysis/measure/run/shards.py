@@ -9,8 +9,8 @@ from contextlib import closing
 from functools import partial
 
 from analysis.measure.estimate.accumulators import Sample
-from analysis.measure.run.executors import in_flight
-from analysis.measure.run.shard import Draw, Drawable, Shard, ShardResult, run_shard, shards_of
+from analysis.measure.run.executors import in_flight, packed, why_a_worker_ended
+from analysis.measure.run.shard import Draw, Drawable, Shard, ShardResult, run_sent, run_shard, shards_of
 from analysis.measure.run.store import Store
 from attnsym._threads import one_blas_thread
 
@@ -73,9 +73,10 @@ def _in_order(
 
 def _submit(shard: Shard, executor: Executor) -> Future[ShardResult]:
     try:
-        return executor.submit(run_shard, shard)
+        payload = packed(executor, shard)
+        return executor.submit(run_shard, shard) if payload is None else executor.submit(run_sent, payload)
     except BrokenExecutor:
-        raise _dead_worker(shard) from None
+        raise _dead_worker(shard, executor) from None
 
 
 def _outcome(shard: Shard, future: Future[ShardResult], executor: Executor) -> ShardResult:
@@ -90,11 +91,11 @@ def _outcome(shard: Shard, future: Future[ShardResult], executor: Executor) -> S
             if type(error).__name__ != "KilledWorker":  # dask's, for a task that several workers died of
                 raise
             break
-    raise _dead_worker(shard)
+    raise _dead_worker(shard, executor)
 
 
-def _dead_worker(shard: Shard) -> OSError:
+def _dead_worker(shard: Shard, executor: Executor) -> OSError:
     return OSError(
         f"a worker process ended without an answer while it drew {shard.cell.name!r} at {shard.cell.where} "
-        "(killed, or out of memory)"
+        f"({why_a_worker_ended(executor)})"
     )

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from analysis.measure.estimate.accumulators import MAX_ORDER, Moments
 from analysis.measure.run.shard import ShardResult
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.versions import library_versions
 
 _APPLICATION_ID = 0x6174_746E  # "attn", so that another program's database is recognised and left alone
@@ -43,10 +45,20 @@ class Store:
         If the file is no store, is damaged, or belongs to another study or other library versions.
     OSError
         If it cannot be opened or is in use.
+
+    Warns
+    -----
+    RuntimeWarning
+        At the end, if something could not be written: the study itself goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"store must be the path of a file: got {shown(path)}")
         self.path = Path(path)
+        if self.path.name in ("", ":memory:") or "\0" in str(self.path):
+            raise ValueError(f"store must be the path of a file: got {shown(str(path))}")
+        self.failure: str | None = None
         if self.path.is_dir() or not self.path.absolute().parent.is_dir():
             raise OSError(f"store {self.path} cannot be opened: it must be a file in a folder that exists")
         try:
@@ -121,17 +133,35 @@ class Store:
     def put(self, cell: str, shard: int, size: int, result: ShardResult) -> None:
         """Keep a finished shard; on disk after at most a fifth of a second of further ones, or at the end."""
         blob = _pack(result)
+        if self.failure is not None:
+            return
         try:
             self._connection.execute(
                 "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?)",
                 (cell, shard, size, _checksum(cell, shard, size, blob), blob),
             )
             if time.monotonic() - self._last_commit > _COMMIT_EVERY:
-                self._connection.execute("COMMIT")
+                self._commit()
                 self._connection.execute("BEGIN")
                 self._last_commit = time.monotonic()
+        except sqlite3.OperationalError as error:
+            self._give_up(error)
         except sqlite3.DatabaseError as error:
             raise _explained(self.path, error) from None
+
+    def _commit(self) -> None:
+        """Write what was put since the last time; Ctrl-C may have come between a COMMIT and its BEGIN."""
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """Store nothing more, on a full disk say: what is computed is not lost for that, and `__exit__` says so."""
+        self.failure = f"store {self.path} cannot be written ({error}): what it does not hold will be drawn again"
+        try:
+            self._commit()
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
 
     def __enter__(self) -> Store:
         return self
@@ -139,9 +169,13 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(sqlite3.Error):
-            self._connection.execute("COMMIT")
+        try:
+            self._commit()
+        except sqlite3.Error as failed:
+            self._give_up(failed)
         self._connection.close()
+        if self.failure is not None:
+            warnings.warn(self.failure, RuntimeWarning, stacklevel=2)
 
     def _abandon(self) -> None:
         if hasattr(self, "_connection"):
