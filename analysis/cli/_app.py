@@ -64,6 +64,8 @@ EXIT_FAILED_VERDICT = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+_LONGEST_WORD = 200  # of an error: what arrived may be a whole file
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -151,7 +153,8 @@ def _arrived(error: Any) -> str:
 
 
 def _bad_input(sentence: str) -> int:
-    print(f"attnsym: error: {printable(' '.join(sentence.split()))}", file=sys.stderr)
+    words = (word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in sentence.split())
+    print(f"attnsym: error: {printable(' '.join(words))}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
