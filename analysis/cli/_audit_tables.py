@@ -100,5 +100,5 @@ def _cell(value: object) -> str:
     from analysis.audit.tensors.columns import shown
 
     if isinstance(value, float) and math.isfinite(value) and abs(value) < 10:
-        return f"{value:.3f}"
+        return f"{value:z.3f}"
     return shown(value)

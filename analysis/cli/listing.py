@@ -129,5 +129,5 @@ def _print(kind: str, items: list[dict[str, Any]], *, first: bool) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:z.4g}"
     return (", ".join(value) if isinstance(value, list) else value) or "-"

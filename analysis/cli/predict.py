@@ -56,8 +56,8 @@ def _print_table(rows: list[Prediction]) -> None:
     table.add_column("exact value", no_wrap=True)
     table.add_column("meaning", overflow="fold")
     for row in rows:
-        place = (f"{row.sigma:g}",) if by_sigma else (str(row.d_k), str(row.scale))
-        table.add_row(*place, "-" if row.n_keys is None else str(row.n_keys), f"{row.value:.13g}", row.meaning)
+        place = (f"{row.sigma:zg}",) if by_sigma else (str(row.d_k), str(row.scale))
+        table.add_row(*place, "-" if row.n_keys is None else str(row.n_keys), f"{row.value:z.13g}", row.meaning)
     console().print(table)
     console().print("Gaussian scores; exact to the digits shown, no simulation." if by_sigma else _ASSUMED)
 
@@ -88,5 +88,5 @@ def solve_command(
         return
     for (n, d), value in zip(cells, found, strict=True):
         where = f"n_keys {n}" if d is None else f"n_keys {n}, d_k {d}"
-        times = "" if d is None else f" = {value * d**0.5:.6g}/√d_k"
-        console().print(f"{name} {value:.13g}{times}: {quantity} {target:g} at {where}")
+        times = "" if d is None else f" = {value * d**0.5:z.6g}/√d_k"
+        console().print(f"{name} {value:z.13g}{times}: {quantity} {target:zg} at {where}")

@@ -261,15 +261,15 @@ def _measured(cell: CellResult) -> str:
         return _number(cell.estimate)
     digits = max(0, 1 - math.floor(math.log10(cell.standard_error)))
     if digits > 6 or abs(cell.estimate) >= 1e6:
-        return f"{cell.estimate:.4g} ± {cell.standard_error:.1g}"
+        return f"{cell.estimate:z.4g} ± {cell.standard_error:.1g}"
     return f"{cell.estimate:.{digits}f} ± {cell.standard_error:.{digits}f}"
 
 
 def _number(value: float) -> str:
-    return f"{value:.5g}" if math.isfinite(value) else "—"
+    return f"{value:z.5g}" if math.isfinite(value) else "—"
 
 
 def _z(cell: CellResult, z_score: float | None) -> str:
     if z_score is None:
         return "exact"
-    return f"{z_score:.1f}" if math.isfinite(z_score) else "—"
+    return f"{z_score:z.1f}" if math.isfinite(z_score) else "—"

@@ -105,7 +105,7 @@ def scales(n_keys: NDArray[Any], d_k: NDArray[Any], scale: ScaleLike | ArrayLike
     n_keys, d_k, functions = broadcast(n_keys=n_keys, d_k=d_k, scale=functions)
     values = [f(int(d), int(n)) for f, d, n in zip(functions.flat, d_k.flat, n_keys.flat, strict=True)]
     factor = np.array(values, dtype=np.float64).reshape(d_k.shape)
-    if np.any(np.abs(factor) * np.sqrt(d_k) > LARGEST_SIGMA / 100):
+    if np.any(np.abs(factor) > LARGEST_SIGMA / 100 / np.sqrt(d_k)):
         raise ValueError(f"scale * sqrt(d_k) must be at most {LARGEST_SIGMA / 100:g}: got scale {np.max(factor):g}")
     return n_keys, d_k, factor
 

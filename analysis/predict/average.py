@@ -80,7 +80,8 @@ def log_chi_weight(r: Array, d_k: int) -> Array:
         return -(r**2) / 2
     peak = math.sqrt(d_k - 1.0)
     x = (r - peak) / peak
-    return (d_k - 1.0) * (np.log1p(x) - x - x**2 / 2)
+    with np.errstate(divide="ignore"):  # at r = 0 the density is 0
+        return (d_k - 1.0) * (np.log1p(x) - x - x**2 / 2)
 
 
 def chi_window(d_k: int, n_keys: int = 1) -> tuple[float, float]:

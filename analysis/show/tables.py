@@ -6,6 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from analysis.measure.result import Study, StudyRow
+from analysis.vocabulary.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,10 +31,10 @@ def _texts(row: StudyRow) -> dict[str, str]:
         "scale": row.scale,
         "d_k": str(row.d_k),
         "n_keys": str(row.n_keys),
-        "estimate": f"{row.estimate:.6g}",
+        "estimate": f"{row.estimate:z.6g}",
         "std error": f"{row.standard_error:.2g}",
-        "predicted": "" if row.prediction is None else f"{row.prediction:.6g}",
-        "z": "" if row.z_score is None else f"{row.z_score:+.2f}{mark}",
+        "predicted": "" if row.prediction is None else f"{row.prediction:z.6g}",
+        "z": "" if row.z_score is None else f"{row.z_score:+z.2f}{mark}",
         "replicates": f"{row.replicates:,}",
     }
 
@@ -46,7 +47,7 @@ def caption(study: Study) -> str:
     statistics, counts = ({getattr(r, key) for r in study.rows} for key in ("statistic", "replicates"))
     what = row.quantity if len(statistics) > 1 else f"{row.statistic} of {row.quantity}"
     size = f", {row.replicates:,} replicates" if len(counts) == 1 else ""
-    name = "" if study.name == row.quantity else f"{study.name}: "
+    name = "" if study.name == row.quantity else f"{printable(study.name)}: "
     return f"{name}{what}, law {row.law}{size}, {row.sampler} sampler, {row.precision} precision, seed {study.seed}"
 
 

@@ -217,4 +217,4 @@ def _figure(figure: Any, name: str, title: str, description: str) -> Markup:
 
 
 def _number(value: float | None, digits: int = 4) -> str:
-    return "–" if value is None else f"{value:.{digits}g}"
+    return "–" if value is None else f"{value:z.{digits}g}"

@@ -65,7 +65,7 @@ def shown(value: Any) -> str:
     """Return a cell: three digits for a number, a dash for NaN or None, names made printable."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
+    return f"{value:z.3g}" if isinstance(value, float) else printable(str(value))
 
 
 def html_table(columns: Sequence[Column], rows: Sequence[Any], lines: Sequence[str]) -> str:
