@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, permutations, product
-from math import prod
 from typing import Any, TypeAlias
 
 from attnsym.symbolic.refute.marginals import (
@@ -23,16 +22,16 @@ from attnsym.symbolic.refute.marginals import (
     WIDE,
     WORDS,
     Marginal,
+    source,
     words,
 )
-from attnsym.symbolic.refute.variables import Poly, mean
+from attnsym.symbolic.refute.variables import mean
 from attnsym.symbolic.trusted.assumptions import DISPLAYED
 
 Outcome: TypeAlias = tuple[Fraction, Mapping[str, tuple[Any, ...]]]
 
 
 Build: TypeAlias = Callable[[tuple[Any, ...]], Mapping[str, tuple[Any, ...]]]
-MAX_OUTCOMES = 8000
 Recipe: TypeAlias = tuple[str, list[Marginal], Build]
 
 
@@ -101,27 +100,24 @@ def laws(
         for recipe in recipes:
             for direction in _direction_recipes(turning, d):
                 for scalar in _scalar_recipes(scalars, d, pick):
-                    parts = (recipe, direction, scalar)
-                    if prod(len(source) for _, sources, _ in parts for source in sources) <= MAX_OUTCOMES:
-                        yield _enumerate(d, parts)
+                    yield _drawn_up(d, (recipe, direction, scalar))
 
 
-def _enumerate(d: int, recipes: Sequence[Recipe]) -> Law:
-    """Multiply independent recipes out into one law; variables that are no lists get numbers of their own."""
-    outcomes: list[Outcome] = [(Fraction(1), {})]
+def _drawn_up(d: int, recipes: tuple[Recipe, Recipe, Recipe]) -> Law:
+    """Put independent recipes together: directions as a list of outcomes, all others as variables."""
+    plain, turning, single = recipes
+    fixed: dict[str, tuple[Any, ...]] = {}
     number = 0
-    for _, sources, build in recipes:
-        own: list[Marginal] = []
-        for source in sources:
-            own.append(tuple((v.renamed(number) if isinstance(v, Poly) else v, weight) for v, weight in source))
-            number += 1
-        drawn = []
-        for values in product(*own):
-            weight = Fraction(1)
-            for _, probability in values:
-                weight *= probability
-            drawn.append((weight, build(tuple(value for value, _ in values))))
-        outcomes = [(a * b, {**x, **y}) for a, x in outcomes for b, y in drawn]
+    for _, sources, build in (plain, single):
+        own = tuple(source(marginal).renamed(number + n) for n, marginal in enumerate(sources))
+        number += len(sources)
+        fixed |= build(own)
+    outcomes: list[Outcome] = []
+    for values in product(*turning[1]):
+        weight = Fraction(1)
+        for _, probability in values:
+            weight *= probability
+        outcomes.append((weight, {**fixed, **turning[2](tuple(value for value, _ in values))}))
     return Law("; ".join(name for name, _, _ in recipes if name), d, tuple(outcomes))
 
 
@@ -226,9 +222,9 @@ def _common_sign(
 
     def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
         drawn = _split(vectors, lengths, values[1:])
-        source = drawn[chosen[0]]
+        first = drawn[chosen[0]]
         turned = {name: tuple(values[0] * x for x in drawn[name]) for name in chosen if name != chosen[0]}
-        return {**drawn, **turned, chosen[0]: source if turned else (*source[:-1], values[0] * source[0])}
+        return {**drawn, **turned, chosen[0]: first if turned else (*first[:-1], values[0] * first[0])}
 
     name = f"{_law_names(vectors, choice)}, but " + (
         f"{_list(chosen[1:])} times one common random sign"

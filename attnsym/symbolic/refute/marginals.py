@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any, TypeAlias
 
-from attnsym.symbolic.refute.variables import Poly, standard
+from attnsym.symbolic.refute.variables import CONSTANT, SIGNS, Poly, variable
 
 # Values with their probabilities; a value may be a variable of a law that is no list.
 Marginal: TypeAlias = tuple[tuple[Any, Fraction], ...]
@@ -18,7 +18,7 @@ def _marginal(**weights: str) -> Marginal:
     return tuple((Fraction(value), Fraction(weight)) for value, weight in pairs)
 
 
-SIGN = _marginal(a="1 1/2", b="-1 1/2")
+SIGN: Marginal = SIGNS
 MEAN_ONE = _marginal(a="0 1/2", b="2 1/2")
 WIDE = _marginal(a="2 1/2", b="-2 1/2")
 SKEW = _marginal(a="2 1/5", b="-1/2 4/5")
@@ -27,15 +27,26 @@ LENGTH = _marginal(a="1/5 1/2", b="7/5 1/2")
 AGREE = _marginal(a="1 3/4", b="-1 1/4")
 
 
-def _variable(value: Poly) -> Marginal:
+def _as_marginal(value: Poly) -> Marginal:
     return ((value, Fraction(1)),)
 
 
+def source(marginal: Marginal) -> Poly:
+    """One variable with this marginal law."""
+    return marginal[0][0] if isinstance(marginal[0][0], Poly) else variable(marginal)
+
+
 NORMAL, UNIFORM, LAPLACE, EXPONENTIAL = (
-    _variable(standard(law)) for law in ("normal", "uniform", "laplace", "exponential")
+    _as_marginal(variable(law)) for law in ("normal", "uniform", "laplace", "exponential")
 )
-NORMAL_MEAN_ONE = _variable(standard("normal") + 1)
-NORMAL_WIDE = _variable(2 * standard("normal"))
+NORMAL_MEAN_ONE = _as_marginal(variable("normal") + 1)
+NORMAL_WIDE = _as_marginal(2 * variable("normal"))
+
+
+def normal(mean: Fraction, deviation: Fraction) -> Marginal:
+    """A normal law."""
+    return _as_marginal(deviation * variable("normal") + mean)
+
 
 WORDS = {
     SIGN: "random signs ±1",
@@ -62,8 +73,8 @@ def words(marginal: Marginal) -> str:
         return WORDS[marginal]
     if isinstance(marginal[0][0], Poly):
         linear = marginal[0][0].linear() or {}
-        deviation = next((value for variable, value in linear.items() if variable[0]), Fraction(0))
-        return f"normal with mean {linear.get(('', 0), 0)} and variance {deviation**2}"
+        deviation = next((value for place, value in linear.items() if place != CONSTANT), Fraction(0))
+        return f"normal with mean {linear.get(CONSTANT, 0)} and variance {deviation**2}"
     return " or ".join(f"{value} with probability {weight}" for value, weight in marginal)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations, product
+from math import prod
 from typing import Any, TypeAlias
 
-from attnsym.symbolic.refute.laws import Law
-from attnsym.symbolic.refute.variables import Poly, mean
+from attnsym.symbolic.refute.laws import Law, Outcome
+from attnsym.symbolic.refute.variables import CONSTANT, SIGNS, Poly, Variable, mean
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 
 
@@ -90,23 +92,36 @@ def satisfies(law: Law, item: Assumption, keys: int = 0) -> bool:
 
 
 Place: TypeAlias = tuple[str, int]
+MAX_LISTED = 1024
+_EVEN = ("sign", "uniform", "laplace")
 
 
-def _pmf(law: Law, components: list[Place]) -> frozenset[tuple[Any, Fraction]]:
+def _pmf(outcomes: Sequence[Outcome], components: list[Place]) -> frozenset[tuple[Any, Fraction]]:
     weights: dict[Any, Fraction] = {}
-    for weight, outcome in law.outcomes:
+    for weight, outcome in outcomes:
         key = tuple(outcome[name][place] for name, place in components)
         weights[key] = weights.get(key, Fraction(0)) + weight
     return frozenset(weights.items())
 
 
 def _independent(law: Law, groups: list[list[Place]]) -> bool:
-    marginals = [dict(_pmf(law, group)) for group in groups]
-    joint = dict(_pmf(law, [own for group in groups for own in group]))
-    total = 1
-    for marginal in marginals:
-        total *= len(marginal)
-    if total > len(joint):  # some combination has probability 0
+    """Structure first, which is certain; then moments, which can only refuse; then a list of all outcomes."""
+    if _looks_independent(law.outcomes, groups):
+        return True
+    for one, two in combinations(groups, 2):
+        for x, y in product(one, two):
+            for powers in ((1, 1), (2, 2)):
+                chosen = [x] * powers[0] + [y] * powers[1]
+                if law.moment(*chosen) != law.moment(*chosen[: powers[0]]) * law.moment(*chosen[powers[0] :]):
+                    return False
+    listed = _listed(law, [own for group in groups for own in group])
+    return listed is not None and _looks_independent(listed, groups)
+
+
+def _looks_independent(outcomes: Sequence[Outcome], groups: list[list[Place]]) -> bool:
+    marginals = [dict(_pmf(outcomes, group)) for group in groups]
+    joint = dict(_pmf(outcomes, [own for group in groups for own in group]))
+    if prod(map(len, marginals)) > len(joint):  # some combination has probability 0
         return False
     for values in product(*marginals):
         weight = Fraction(1)
@@ -120,6 +135,32 @@ def _independent(law: Law, groups: list[list[Place]]) -> bool:
     )
 
 
+def _listed(law: Law, components: list[Place]) -> Sequence[Outcome] | None:
+    """All outcomes of some components with their probabilities, where there are not too many to list."""
+    values = [outcome[name][place] for _, outcome in law.outcomes for name, place in components]
+    variables = sorted(set().union(*(x.variables() for x in values if isinstance(x, Poly))))
+    lists = [own for _, own in variables if not isinstance(own, str)]
+    if len(lists) < len(variables) or prod(map(len, lists)) * len(law.outcomes) > MAX_LISTED:
+        return None
+    found: list[Outcome] = []
+    names = {name for name, _ in components}
+    for drawn in product(*lists):
+        at = dict(zip(variables, (value for value, _ in drawn), strict=True))
+        chance = prod((weight for _, weight in drawn), start=Fraction(1))
+        for weight, outcome in law.outcomes:
+            found.append((weight * chance, {name: tuple(_at(x, at) for x in outcome[name]) for name in names}))
+    return found
+
+
+def _at(value: Any, variables: Mapping[Any, Fraction]) -> Any:
+    if not isinstance(value, Poly):
+        return value
+    return sum(
+        (number * prod((variables[own] ** power for own, power in powers), start=Fraction(1)))
+        for powers, number in value.terms.items()
+    )
+
+
 def _apart(first: list[Any], second: list[Any]) -> bool:
     """Whether the variables behind two groups of values are independent: different, or normal and uncorrelated."""
     ours, theirs = ([x for x in group if isinstance(x, Poly)] for group in (first, second))
@@ -127,9 +168,13 @@ def _apart(first: list[Any], second: list[Any]) -> bool:
     if not shared:
         return True
     linear = [x.linear() for x in (*ours, *theirs) if x.variables() & shared]
-    if any(own is None or any(variable[0] not in ("", "normal") for variable in own) for own in linear):
+    if any(own is None or not _all_normal(own) for own in linear):
         return False
     return all(mean(x * y) == mean(x) * mean(y) for x in ours for y in theirs)
+
+
+def _all_normal(form: Mapping[Variable, Any]) -> bool:
+    return all(law in ("", "normal") for _, law in form)
 
 
 def _is_normal(law: Law, components: list[Place]) -> bool:
@@ -138,7 +183,7 @@ def _is_normal(law: Law, components: list[Place]) -> bool:
         for name, place in components:
             value = outcome[name][place]
             own = value.linear() if isinstance(value, Poly) else None
-            if own is None or any(law_name not in ("", "normal") for law_name, _ in own):
+            if own is None or not _all_normal(own):
                 return False
     return len(_shape(law, components)) == 1
 
@@ -153,8 +198,8 @@ def _shape(law: Law, components: list[Place]) -> frozenset[tuple[Any, Fraction]]
 
 
 def _form(values: list[Any]) -> Any:
-    linear = [value.linear() if isinstance(value, Poly) else {("", 0): value} for value in values]
-    normal = all(own is not None and all(law in ("", "normal") for law, _ in own) for own in linear)
+    linear = [value.linear() if isinstance(value, Poly) else {CONSTANT: value} for value in values]
+    normal = all(own is not None and _all_normal(own) for own in linear)
     if normal and any(isinstance(value, Poly) for value in values):
         moments = [mean(x) for x in values] + [mean(x * y) for x in values for y in values]
         return "normal", tuple(moments)
@@ -164,8 +209,8 @@ def _form(values: list[Any]) -> Any:
         if isinstance(value, Poly):
             terms = []
             for powers, number in sorted(value.terms.items()):
-                renamed = [((law, names.setdefault((law, n), len(names))), e) for (law, n), e in powers]
-                terms.append((tuple(sorted(renamed)), number))
+                renamed = [(names.setdefault(own, len(names)), own[1], e) for own, e in powers]
+                terms.append((tuple(renamed), number))
             form.append(tuple(terms))
         else:
             form.append(value)
@@ -173,8 +218,6 @@ def _form(values: list[Any]) -> Any:
 
 
 def _has_law(law: Law, own: Place, name: str) -> bool:
-    if name == "sign":
-        return _pmf(law, [own]) == frozenset({((Fraction(1),), Fraction(1, 2)), ((Fraction(-1),), Fraction(1, 2))})
     if name == "normal":
         return _is_normal(law, [own]) and law.moment(own) == 0 and law.moment(own, own) == 1
     values = [outcome[own[0]][own[1]] for _, outcome in law.outcomes]
@@ -184,4 +227,6 @@ def _has_law(law: Law, own: Place, name: str) -> bool:
 def _is_standard(value: Any, name: str) -> bool:
     """Whether a value is one variable of this law, as it is."""
     form = list((value.linear() or {}).items()) if isinstance(value, Poly) else []
-    return len(form) == 1 and form[0][0][0] == name and form[0][1] == 1
+    if len(form) != 1 or form[0][0][1] != (SIGNS if name == "sign" else name):
+        return False
+    return bool(form[0][1] == 1 or (name in _EVEN and form[0][1] == -1))

@@ -15,9 +15,8 @@ from attnsym.symbolic.deciding import size_function
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, decimal
 from attnsym.symbolic.refute.laws import Law, laws
-from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, exact_root, with_moments
+from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, exact_root, normal, with_moments
 from attnsym.symbolic.refute.satisfaction import satisfies
-from attnsym.symbolic.refute.variables import standard
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, family
 from attnsym.symbolic.trusted.polynomial import Budget, TooLarge
@@ -171,7 +170,7 @@ def _names(sides: tuple[Any, Any], given: tuple[Assumption, ...]) -> list[str]:
 
 def _menus(given: tuple[Assumption, ...], keys: bool) -> Callable[[str, int], Sequence[Marginal]]:
     """The laws that one component may have, by what is assumed of it alone."""
-    normal = {name for item in given if item.kind.startswith("gaussian") for name in item.arguments}
+    gaussian = {name for item in given if item.kind.startswith("gaussian") for name in item.arguments}
     tied = {name: item.arguments for item in given if item.kind == "same" for name in item.arguments}
 
     def pick(name: str, d: int) -> Sequence[Marginal]:
@@ -182,7 +181,7 @@ def _menus(given: tuple[Assumption, ...], keys: bool) -> Callable[[str, int], Se
             return (LAWS[named],)
         numbers = {order: value / (d if size else 1) for order, value, size in map(given_moment, own)}
         kinds = {item.kind for item in given if item.arguments[0] in alike}
-        if alike & normal:
+        if alike & gaussian:
             return _normals(numbers, kinds)
         if not numbers:
             return ANY
@@ -202,7 +201,7 @@ def _normals(numbers: Mapping[int, Fraction], kinds: set[str]) -> Sequence[Margi
     deviation = exact_root(numbers[2] - mean**2) if 2 in numbers else Fraction(1)
     if not deviation:
         return ()
-    return (((deviation * standard("normal") + mean, Fraction(1)),),)
+    return (normal(mean, deviation),)
 
 
 def _under_laws(
