@@ -13,6 +13,10 @@ EXAMPLES = {
         'attnsym prove "Var(Sum(q[i]*k[i], i))" d_k --assume "independent(q,k), independent_components(q), '
         'zero_mean(q), zero_mean(k), unit_variance(q), unit_variance(k)"',
     ),
+    "compute": (
+        'attnsym compute "E(Dot(k, q)**4)" --assume "independent(q,k), independent_components(q), '
+        'independent_components(k), law(q, normal), law(k, normal)"',
+    ),
     "predict": (
         "attnsym predict entropy --d-k 512 --n-keys 10 --scale sqrt,unscaled",
         "attnsym predict max_weight --sigma 1 --n-keys 10,100,1e3",

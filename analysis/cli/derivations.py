@@ -1,4 +1,4 @@
-"""`attnsym derive`, `attnsym verify` and `attnsym prove`."""
+"""`attnsym derive`, `attnsym verify`, `attnsym prove` and `attnsym compute`."""
 
 from __future__ import annotations
 
@@ -113,3 +113,38 @@ def prove_command(
     else:
         console().print(str(verdict), soft_wrap=True)
     return 0 if verdict else EXIT_FAILED_VERDICT
+
+
+@app.command("compute")
+def compute_command(
+    expression: Annotated[str, typer.Argument(help='What to compute, such as "E(Dot(k,q)**6)".')],
+    assume: Annotated[
+        list[str] | None,
+        typer.Option("--assume", help='Assumptions, such as "independent(q,k), gaussian(q)"; may repeat.'),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Compute the closed form of an expectation, variance, covariance or cumulant, or say what is missing for one."""
+    from attnsym.symbolic import NotDetermined, closed_form
+
+    try:
+        form = closed_form(expression, [item for text in assume or () for item in text_list(text)])
+    except NotDetermined as lack:
+        if json:
+            print_json({"value": None, "missing": list(lack.missing), "partial": str(lack.partial)})
+        else:
+            console().print(str(lack), soft_wrap=True)
+        return EXIT_FAILED_VERDICT
+    if json:
+        print_json(
+            {
+                "expression": expression,
+                "value": str(form.value),
+                "statement": str(form.statement),
+                "assumptions": [str(item) for item in form.assumptions],
+                "finite_moments": list(form.required),
+            }
+        )
+    else:
+        console().print(str(form), soft_wrap=True)
+    return 0

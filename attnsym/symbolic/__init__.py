@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnsym.symbolic.catalogue import DERIVATIONS
+from attnsym.symbolic.closing import ClosedForm, NotDetermined, closed_form
 from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.derivation.rewriting import rewrite
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Statement, Step
@@ -11,7 +12,9 @@ from attnsym.symbolic.language.gate import GrammarError
 from attnsym.symbolic.language.notation import (
     C_k,
     C_q,
+    CentralMoment,
     Cov,
+    Cumulant,
     D,
     Dot,
     E,
@@ -21,13 +24,18 @@ from attnsym.symbolic.language.notation import (
     Trace,
     V,
     Var,
+    W,
+    W_k,
+    W_q,
     WeightedCov,
     WeightedMean,
     WeightedVar,
     a,
     b,
+    beta,
     c,
     d_k,
+    d_model,
     delta,
     i,
     j,
@@ -47,6 +55,9 @@ from attnsym.symbolic.language.notation import (
     sigma_k,
     sigma_q,
     t,
+    u,
+    vector,
+    w,
     x,
 )
 from attnsym.symbolic.proving import derive, prove
@@ -62,8 +73,11 @@ __all__ = [
     "Axiom",
     "C_k",
     "C_q",
+    "CentralMoment",
     "Chain",
+    "ClosedForm",
     "Cov",
+    "Cumulant",
     "D",
     "Derivation",
     "Dot",
@@ -73,6 +87,7 @@ __all__ = [
     "H",
     "K",
     "Known",
+    "NotDetermined",
     "Statement",
     "Step",
     "Sum",
@@ -81,16 +96,22 @@ __all__ = [
     "V",
     "Var",
     "Verdict",
+    "W",
+    "W_k",
+    "W_q",
     "WeightedCov",
     "WeightedMean",
     "WeightedVar",
     "a",
     "assumption",
     "b",
+    "beta",
     "by",
     "c",
     "chain",
+    "closed_form",
     "d_k",
+    "d_model",
     "delta",
     "derive",
     "i",
@@ -117,6 +138,9 @@ __all__ = [
     "to_latex",
     "to_mathml",
     "to_unicode",
+    "u",
+    "vector",
+    "w",
     "x",
 ]
 

@@ -69,13 +69,18 @@ def decide(
     told = tuple(assumptions)
     claim, facts = read_claim(left, right, known, told), Facts(told)
     try:
-        values = roots(claim, facts)
-        doubtful = not all(is_positive(normal_form.value(own, claim, facts)) for own in claim.denominators.values())
+        values, met = roots(claim, facts), set()
+        for inside in claim.roots.values():
+            met |= kernel.equal(replace(claim, difference=inside, denominators={}), facts)[1].blocks
+        below = [normal_form.value(own, claim, facts, values) for own in claim.denominators.values()]
+        if {} in below:
+            raise ZeroDivisionError
+        doubtful = not all(map(is_positive, below))
         holds, moments = kernel.equal(claim, facts, values)
         agreed = not holds or normal_form.equal(claim, facts, values)
     except ZeroDivisionError:
         raise GrammarError("it divides by what the assumptions make 0") from None
-    return Decision(holds and agreed, frozenset(moments.blocks), not agreed, claim.given, doubtful)
+    return Decision(holds and agreed, frozenset(moments.blocks | met), not agreed, claim.given, doubtful)
 
 
 def roots(claim: Claim, facts: Facts) -> Mapping[str, Polynomial]:

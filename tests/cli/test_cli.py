@@ -14,6 +14,7 @@ SUBCOMMANDS = [
     "derive",
     "verify",
     "prove",
+    "compute",
     "predict",
     "solve",
     "study",

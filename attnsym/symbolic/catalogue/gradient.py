@@ -109,12 +109,12 @@ def entropy_high_temperature() -> Derivation:
     taylor = Axiom(
         "softmax(t·s) = softmax(t·x), and exp has its Taylor series: up to O(t⁴), "
         "pᵢ Σₗ(1 + t xₗ + t²xₗ²/2 + t³xₗ³/6) = 1 + t xᵢ + t²xᵢ²/2 + t³xᵢ³/6",
-        Equation(p_t[i] * total, exponential(i)),
+        Equation(p_t[i] * total, exponential(i), remainder=t**4),
     )
     entropy = Axiom(
         "H = log Z − t Σ pᵢxᵢ with Z = n_keys(1 + y), y = O(t²), and log(1 + y) = y + O(y²): up to O(t⁴), "
         "H = log n_keys + y − t Σ pᵢxᵢ with y = t²v/2 + t³μ₃/6",
-        Equation(H_t, log(n_keys) + growth - t * Sum(p_t[i] * x[i], i)),
+        Equation(H_t, log(n_keys) + growth - t * Sum(p_t[i] * x[i], i), remainder=t**4),
     )
     partition = chain(
         total,
@@ -189,14 +189,18 @@ def two_key_gradient() -> Derivation:
     taylor = Axiom(
         "the function σ(t) with σ′ = σ − σ² and σ(0) = 1/2 has the series of the first chain, whose derivative is its "
         "last line; put in under E this is right up to O(σ⁸), as an asymptotic series",
-        Equation(two_key, E(derivative.subs(t, z))),
+        Equation(two_key, E(derivative.subs(t, z)), remainder=sigma_z**8),
     )
     second = Axiom("the logistic law has second moment λ₂ = π²/3", Equation(logistic_2, pi**2 / 3))
     fourth = Axiom("the logistic law has fourth moment λ₄ = 7π⁴/15", Equation(logistic_4, 7 * pi**4 / 15))
     bell = Axiom(
         "the density of N(0, σ²) at z is (1 − z²/(2σ²) + z⁴/(8σ⁴) − …)/(σ√(2π)), and σ(z)(1 − σ(z)) is the density of "
         "the logistic law; integrated term by term this is an asymptotic series for large σ, not a convergent one",
-        Equation(two_key, (1 - logistic_2 / (2 * sigma_z**2) + logistic_4 / (8 * sigma_z**4)) / bell_width),
+        Equation(
+            two_key,
+            (1 - logistic_2 / (2 * sigma_z**2) + logistic_4 / (8 * sigma_z**4)) / bell_width,
+            remainder=1 / sigma_z**7,
+        ),
     )
     spread = ("gaussian(z)", "zero_mean(z)", "mean_variance(z)")
     return Derivation(

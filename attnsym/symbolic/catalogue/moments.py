@@ -262,7 +262,7 @@ def score_mgf() -> Derivation:
     )
     logarithm = Axiom(
         "the series log(1 − t²) = −t² − t⁴/2 − t⁶/3 − t⁸/4 + O(t¹⁰)",
-        Equation(log_1mt2, -(t**2) - t**4 / 2 - t**6 / 3 - t**8 / 4),
+        Equation(log_1mt2, -(t**2) - t**4 / 2 - t**6 / 3 - t**8 / 4, remainder=t**10),
     )
     second, fourth, sixth = E(SCORE**2), E(SCORE**4), E(SCORE**6)
     return Derivation(

@@ -14,6 +14,7 @@ from attnsym.symbolic.derivation.rules import RULES
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Step
 from attnsym.symbolic.language.notation import S, Var, X, Y, d_k, size_of_index
 from attnsym.symbolic.refute.witness import find_witness
+from attnsym.symbolic.trusted.assumptions import SMALL
 from attnsym.symbolic.trusted.facts import Facts
 from attnsym.symbolic.trusted.polynomial import Monomial
 from attnsym.symbolic.typeset.moments import named_moments
@@ -33,6 +34,8 @@ def check(derivation: Argument) -> Verdict:
             if trouble:
                 return _failed(derivation, chain, position, trouble)
             position += 1
+        if _hides_remainder(chain):
+            return _failed(derivation, chain, position - 1, "it puts in a series that was cut, and shows no remainder")
         proved.append(chain)
     if not any(chain.role == "statement" for chain in derivation.chains):
         return Verdict(Truth.UNKNOWN, "no chain proves a statement")
@@ -80,9 +83,7 @@ def judge(step: Step, derivation: Argument, proved: Sequence[Chain] = ()) -> str
     lost = [str(item) for item in step.cites if item in derivation.withdrawn]
     orders = Facts(cites).orders
     for known in step.known:
-        if isinstance(known.source, Axiom):
-            continue
-        weaker = Facts(known.source.assumptions).orders
+        weaker = _orders(known.source)
         if any(orders.get(name, order + 1) > order for name, order in weaker.items()):
             return "it puts in a result that holds only up to a lower order"
     if step.rule == "induction" and not _is_induction(step, proved):
@@ -96,6 +97,20 @@ def judge(step: Step, derivation: Argument, proved: Sequence[Chain] = ()) -> str
     if decide(step.lhs, step.rhs, cites, given).holds:
         return ""
     return f"it needs {' and '.join(lost)}" if lost else "it does not follow from what it cites"
+
+
+def _orders(source: Axiom | Chain) -> dict[str, int]:
+    """The powers from which on a result was cut: those of an axiom's O(…), or those that a chain drops."""
+    if isinstance(source, Chain):
+        return Facts(source.assumptions).orders
+    base, order = sympy.sympify(source.equation.remainder or 1, strict=True).as_base_exp()
+    return {str(base): int(order)} if str(base) in SMALL else {}
+
+
+def _hides_remainder(chain: Chain) -> bool:
+    """Whether a chain puts in a series that was cut, and says nothing of the rest."""
+    cut = [known.equation.remainder for step in chain.steps for known in step.known]
+    return any(rest is not None for rest in cut) and chain.equation.remainder is None
 
 
 def _is_induction(step: Step, proved: Sequence[Chain]) -> bool:

@@ -43,6 +43,8 @@ FUNCTIONS: dict[str, Any] = {
     "Var": n.Var,
     "Cov": n.Cov,
     "Sum": n.Sum,
+    "CentralMoment": n.CentralMoment,
+    "Cumulant": n.Cumulant,
     "Dot": n.Dot,
     "Trace": n.Trace,
     "D": n.D,

@@ -83,8 +83,17 @@ def read_claim(
     reader.bounded(difference)
     if reader.irrational and not reader.speaks:
         raise GrammarError("an equation of irrational numbers alone says nothing of scores")
-    given = frozenset(reader.given)
-    return Claim(difference, free, reader.random(), reader.all_sorts(), reader.denominators, reader.roots, given)
+    return Claim(
+        difference,
+        free,
+        reader.random(),
+        reader.all_sorts(),
+        reader.denominators,
+        reader.roots,
+        frozenset(reader.given),
+        {f"'{name}": symbol for name, symbol in reader.names.items()},
+        reader.free_indices,
+    )
 
 
 class _Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import sympy
@@ -123,6 +124,27 @@ class Cov(Operator):
     """Covariance E[XY] - E[X]E[Y], inert."""
 
     arity = 2
+
+
+def CentralMoment(variable: Any, order: int) -> Any:
+    """E[(X − E X)ⁿ], written out."""
+    _check_order(order)
+    return E((variable - E(variable)) ** order)
+
+
+def Cumulant(variable: Any, order: int) -> Any:
+    """The cumulant κₙ written out in moments: κₙ = mₙ − Σ_{r<n} C(n−1, r−1) κᵣ mₙ₋ᵣ."""
+    _check_order(order)
+    known: list[Any] = []
+    for top in range(1, int(order) + 1):
+        lower = (comb(top - 1, r - 1) * known[r - 1] * E(variable ** (top - r)) for r in range(1, top))
+        known.append(sympy.expand(E(variable**top) - sympy.Add(*lower)))
+    return known[-1]
+
+
+def _check_order(order: Any) -> None:
+    if isinstance(order, bool) or not isinstance(order, (int, sympy.Integer)) or not 1 <= order <= 12:
+        raise ValueError(f"the order of a moment must be a whole number from 1 to 12: got {order}")
 
 
 class Dot(Operator):

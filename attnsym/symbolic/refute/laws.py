@@ -32,6 +32,7 @@ Outcome: TypeAlias = tuple[Fraction, Mapping[str, tuple[Any, ...]]]
 
 
 Build: TypeAlias = Callable[[tuple[Any, ...]], Mapping[str, tuple[Any, ...]]]
+SPACING = 4  # numbers of variables that one component may use
 Recipe: TypeAlias = tuple[str, list[Marginal], Build]
 
 
@@ -109,7 +110,7 @@ def _drawn_up(d: int, recipes: tuple[Recipe, Recipe, Recipe]) -> Law:
     fixed: dict[str, tuple[Any, ...]] = {}
     number = 0
     for _, sources, build in (plain, single):
-        own = tuple(source(marginal).renamed(number + n) for n, marginal in enumerate(sources))
+        own = tuple(source(marginal).renamed(SPACING * (number + n)) for n, marginal in enumerate(sources))
         number += len(sources)
         fixed |= build(own)
     outcomes: list[Outcome] = []
@@ -141,6 +142,7 @@ def _mixed_recipes(
     for one, two in permutations(vectors, 2):
         if lengths[one] == lengths[two]:
             yield from (_tied(vectors, lengths, first, one, two, *how) for how in _TIES)
+            yield from (_turned(vectors, lengths, first, one, two, signs) for signs in (1, lengths[one]))
     yield from (_drawn(vectors, lengths, choice) for choice in choices[1:])
     for count in range(1, len(vectors) + 1):
         for chosen in combinations(vectors, count):
@@ -200,6 +202,22 @@ def _tied(
     what += f" + {rest}·(the like, independent)" if rest else ""
     others = [name for name in vectors if name != two]
     return f"{what}, {_law_names(others, choice)}", sources, build
+
+
+def _turned(
+    vectors: Sequence[str], lengths: Mapping[str, int], choice: Mapping[str, Marginal], one: str, two: str, signs: int
+) -> Recipe:
+    """The second vector is the first one times a random sign, one for all components or one for each."""
+    rest = [name for name in vectors if name != two]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        drawn = _split(rest, lengths, values[signs:])
+        turned = tuple(values[min(n, signs - 1)] * x for n, x in enumerate(drawn[one]))
+        return {**drawn, two: turned}
+
+    how = "one random sign" if signs == 1 else "random signs"
+    sources = [SIGN] * signs + [choice[name] for name in rest for _ in range(lengths[name])]
+    return f"{_shown(two)} = {_shown(one)} times {how}, {_law_names(rest, choice)}", sources, build
 
 
 def _repeated_number(
@@ -268,6 +286,11 @@ def _vector_recipes(vectors: Sequence[str], d: int) -> Iterator[Recipe]:
         yield from (_common_length(vectors, [name], d) for name in vectors)
         yield _agreeing(vectors, d)
     yield from (_uneven(vectors, name, d) for name in vectors if d > 1)
+    if len(vectors) == 3:
+        thirds = product(pairs, (MEAN_ONE, SKEW), (1, -1))
+        yield from (_copied(vectors, pair, d, SIGN, sign, third) for pair, third, sign in thirds)
+    for count in range(1, len(vectors) + 1):
+        yield from (_not_random(vectors, chosen, d, step) for chosen in combinations(vectors, count) for step in (1, 0))
     if d == 3:
         yield (
             f"components of {_list(vectors)} {WORDS[SIGN]}, the third the product of the others",
@@ -300,7 +323,9 @@ def _independent(vectors: Sequence[str], marginals: Sequence[Marginal], d: int) 
     return name, sources, lambda values: dict(zip(vectors, _cut(values, d), strict=True))
 
 
-def _copied(vectors: Sequence[str], pair: tuple[str, ...], d: int, base: Marginal, sign: int) -> Recipe:
+def _copied(
+    vectors: Sequence[str], pair: tuple[str, ...], d: int, base: Marginal, sign: int, third: Marginal | None = None
+) -> Recipe:
     first, second = pair
     rest = [name for name in vectors if name not in pair]
 
@@ -309,7 +334,25 @@ def _copied(vectors: Sequence[str], pair: tuple[str, ...], d: int, base: Margina
         return {**drawn, second: tuple(sign * value for value in drawn[first])}
 
     name = f"{_shown(second)} = {'−' * (sign < 0)}{_shown(first)}, components of {_shown(first)} independent"
-    return f"{name}, {WORDS[base]}", [base] * (d * (1 + len(rest))), build
+    others = "" if third is None else f", those of {_list(rest)} {WORDS[third]}"
+    sources = [base] * d + [third or base] * (d * len(rest))
+    return f"{name}, {WORDS[base]}{others}", sources, build
+
+
+def _not_random(vectors: Sequence[str], chosen: Sequence[str], d: int, step: int) -> Recipe:
+    """Vectors that are fixed numbers, the others independent signs."""
+    rest = [name for name in vectors if name not in chosen]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        return {
+            **{name: (value,) * d for name, value in numbers.items()},
+            **dict(zip(rest, _cut(values, d), strict=True)),
+        }
+
+    numbers = {name: Fraction(1 + n * step, 2) for n, name in enumerate(chosen)}
+    told = ", ".join(f"every component of {_shown(name)} the number {value}" for name, value in numbers.items())
+    others = f", components of {_list(rest)} independent, {WORDS[SIGN]}" if rest else ""
+    return told + others, [SIGN] * (d * len(rest)), build
 
 
 def _constant(vectors: Sequence[str], chosen: Sequence[str], d: int, base: Marginal) -> Recipe:

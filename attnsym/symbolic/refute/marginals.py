@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import isqrt
 from typing import Any, TypeAlias
@@ -43,9 +44,27 @@ NORMAL_MEAN_ONE = _as_marginal(variable("normal") + 1)
 NORMAL_WIDE = _as_marginal(2 * variable("normal"))
 
 
-def normal(mean: Fraction, deviation: Fraction) -> Marginal:
-    """A normal law."""
-    return _as_marginal(deviation * variable("normal") + mean)
+def normal(mean: Fraction, variance: Fraction) -> Marginal | None:
+    """A normal law; the deviation need not be rational, since every number is the sum of four squares."""
+    whole, bottom = variance.numerator * variance.denominator, variance.denominator
+    if not 0 < whole <= 10_000:
+        return None
+    parts = next(four for four in _four_squares(whole))
+    deviations = [Fraction(part, bottom) for part in parts if part]
+    value = Poly({(): mean})
+    for number, deviation in enumerate(deviations):
+        value = value + deviation * variable("normal").renamed(number)
+    return _as_marginal(value)
+
+
+def _four_squares(whole: int) -> Iterator[tuple[int, int, int, int]]:
+    for a in range(isqrt(whole), -1, -1):
+        for b in range(min(a, isqrt(whole - a * a)), -1, -1):
+            left = whole - a * a - b * b
+            for c in range(min(b, isqrt(left)), -1, -1):
+                d = isqrt(left - c * c)
+                if a * a + b * b + c * c + d * d == whole:
+                    yield a, b, c, d
 
 
 WORDS = {
@@ -73,8 +92,8 @@ def words(marginal: Marginal) -> str:
         return WORDS[marginal]
     if isinstance(marginal[0][0], Poly):
         linear = marginal[0][0].linear() or {}
-        deviation = next((value for place, value in linear.items() if place != CONSTANT), Fraction(0))
-        return f"normal with mean {linear.get(CONSTANT, 0)} and variance {deviation**2}"
+        variance = sum((value**2 for place, value in linear.items() if place != CONSTANT), Fraction(0))
+        return f"normal with mean {linear.get(CONSTANT, 0)} and variance {variance}"
     return " or ".join(f"{value} with probability {weight}" for value, weight in marginal)
 
 

@@ -180,8 +180,7 @@ def _all_normal(form: Mapping[Variable, Any]) -> bool:
 def _is_normal(law: Law, components: list[Place]) -> bool:
     """Whether the components are jointly normal: linear in normal variables, with one covariance in all outcomes."""
     for _, outcome in law.outcomes:
-        for name, place in components:
-            value = outcome[name][place]
+        for value in _unsigned([outcome[name][place] for name, place in components]):
             own = value.linear() if isinstance(value, Poly) else None
             if own is None or not _all_normal(own):
                 return False
@@ -192,9 +191,26 @@ def _shape(law: Law, components: list[Place]) -> frozenset[tuple[Any, Fraction]]
     """The joint law of some components up to the names of variables: normal ones by their means and covariances."""
     weights: Counter[Any] = Counter()
     for weight, outcome in law.outcomes:
-        values = [outcome[name][place] for name, place in components]
+        values = _unsigned([outcome[name][place] for name, place in components])
         weights[_form(values)] += weight  # type: ignore[assignment]
     return frozenset(weights.items())  # type: ignore[arg-type]
+
+
+def _unsigned(values: list[Any]) -> list[Any]:
+    """Leave out a random sign common to all terms, where beside it there are normal variables of mean 0."""
+    signs = set()
+    for value in values:
+        for powers in value.terms if isinstance(value, Poly) else ((),):
+            signs.add(tuple(item for item in powers if item[0][1] is SIGNS))
+            if [own[1] for own, _ in powers if own[1] is not SIGNS] != ["normal"]:
+                return values
+    if len(signs) != 1 or () in signs:
+        return values
+    (common,) = signs
+    return [
+        Poly({tuple(item for item in powers if item not in common): number for powers, number in value.terms.items()})
+        for value in values
+    ]
 
 
 def _form(values: list[Any]) -> Any:

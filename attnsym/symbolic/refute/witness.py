@@ -15,7 +15,7 @@ from attnsym.symbolic.deciding import size_function
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, decimal
 from attnsym.symbolic.refute.laws import Law, laws
-from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, exact_root, normal, with_moments
+from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, normal, with_moments
 from attnsym.symbolic.refute.satisfaction import satisfies
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, family
@@ -198,10 +198,8 @@ def _normals(numbers: Mapping[int, Fraction], kinds: set[str]) -> Sequence[Margi
     if not numbers:
         return NORMALS
     mean = numbers.get(1, Fraction(0))
-    deviation = exact_root(numbers[2] - mean**2) if 2 in numbers else Fraction(1)
-    if not deviation:
-        return ()
-    return (normal(mean, deviation),)
+    law = normal(mean, numbers[2] - mean**2 if 2 in numbers else Fraction(1))
+    return (law,) if law else ()
 
 
 def _under_laws(

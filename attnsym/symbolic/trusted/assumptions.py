@@ -39,6 +39,7 @@ _KINDS: dict[str, tuple[int, int, str]] = {
 }
 
 KINDS = tuple(_KINDS)
+SMALL = ("t", "c", "scale")
 NOT_VECTORS = ("modulo", "induction_hypothesis")
 DISPLAYED = {"k2": "k′", "u": "û", "w": "ŵ"}
 LAWS = ("sign", "uniform", "laplace", "exponential", "normal")
@@ -128,7 +129,7 @@ def _trouble(kind: str, arguments: tuple[str, ...]) -> str:
     """Say what an assumption of this kind needs and these arguments do not give."""
     if kind == "modulo":
         order = arguments[1]
-        small = arguments[0] in ("t", "c", "scale") and order.isdecimal() and len(order) < 3 and 1 <= int(order) <= 20
+        small = arguments[0] in SMALL and order.isdecimal() and len(order) < 3 and 1 <= int(order) <= 20
         return "" if small else "takes a parameter (t, c or scale) and an order from 1 to 20"
     if kind == "given":
         return "" if set(arguments) <= MOVING else f"speaks of {', '.join(sorted(MOVING))} only"

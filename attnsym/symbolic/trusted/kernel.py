@@ -18,6 +18,7 @@ from attnsym.symbolic.trusted.polynomial import (
     constant,
     inverted,
     multiply,
+    raised,
     reduced,
     single,
     size_generator,
@@ -153,7 +154,7 @@ class _Evaluation:
         self.random, self.sorts = claim.random, claim.sorts
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
-        self.budget.spend(1)
+        self.budget.spend(3)
         match term:
             case Number(number):
                 return constant(number)
@@ -172,10 +173,7 @@ class _Evaluation:
             case Power(Component(family, indices), exponent) if exponent < 0:
                 return single(self._place(family, tuple(environment[index] for index in indices)), exponent)
             case Power(base, exponent):
-                value, result = self.of(base, environment), constant(1)
-                for _ in range(exponent):
-                    result = self._times(result, value)
-                return result
+                return raised(self.of(base, environment), exponent, self.budget, self.facts.orders)
             case Sum(index, sort, body):
                 values = range(1, self.sizes[sort] + 1)
                 self.budget.spend(len(values))
@@ -219,7 +217,9 @@ class _Evaluation:
 
     def _mean(self, value: Polynomial) -> Polynomial:
         parts = []
-        for monomial, coefficient in self.on_the_sphere(value).items():
+        value = self.on_the_sphere(value)
+        self.budget.spend(6 * len(value))
+        for monomial, coefficient in value.items():
             inner = tuple(item for item in monomial if item[0][0] in self.random)
             outer = tuple(item for item in monomial if item[0][0] not in self.random)
             parts.append(self._times({outer: coefficient}, self.moments.mean(inner)))
@@ -245,20 +245,20 @@ class _Evaluation:
         return multiply(left, right, self.budget, self.facts.orders)
 
 
-def parameter(name: str, power: int, facts: Facts, moments: Moments) -> Polynomial:
+def parameter(name: str, exponent: int, facts: Facts, moments: Moments) -> Polynomial:
     """Return a power of a parameter."""
     if name in facts.orders:
-        if power < 0:
+        if exponent < 0:
             raise ValueError(f"{name} is small here (modulo), so it cannot stand in a denominator")
-        if power >= facts.orders[name]:
+        if exponent >= facts.orders[name]:
             return {}
     value = moments.parameter(name)
-    if power < 0:
+    if exponent < 0:
         inverse = inverted(value)
         if inverse is None:  # a sum has no inverse among the polynomials: a name of its own
-            return single((name, ()), power)
-        value, power = inverse, -power
+            return single((name, ()), exponent)
+        value, exponent = inverse, -exponent
     result = constant(1)
-    for _ in range(power):
+    for _ in range(exponent):
         result = multiply(result, value, moments.budget)
     return result

@@ -40,17 +40,25 @@ class Moments:
         self.budget = budget
         self.blocks: set[Monomial] = set()
         self._cache: dict[Monomial, Polynomial] = {}
+        self._patterns: dict[object, Polynomial] = {}
         self._values: dict[Monomial, Polynomial] = {}
         self._covariance: Polynomial | None = None
 
     def mean(self, monomial: Monomial) -> Polynomial:
         """Return E[monomial] as a polynomial in known constants and opaque moments."""
         if monomial not in self._cache:
-            result = constant(1)
-            for block in self._split(monomial) if monomial else ():
-                self.blocks.add(block)
-                result = self._times(result, self._value(block))
-            self._cache[monomial] = result
+            # The facts do not know one index from another: what is known of a pattern is known of all of its kind.
+            pattern = _pattern(monomial)
+            if pattern not in self._patterns:
+                result = constant(1)
+                for block in self._split(monomial) if monomial else ():
+                    self.blocks.add(block)
+                    result = self._times(result, self._value(block))
+                if any(name == MOMENT for term in result for (name, _), _ in term):
+                    self._cache[monomial] = result
+                    return result
+                self._patterns[pattern] = result
+            self._cache[monomial] = self._patterns[pattern]
         return self._cache[monomial]
 
     def parameter(self, name: str) -> Polynomial:
@@ -245,6 +253,16 @@ class Moments:
 
     def _times(self, left: Polynomial, right: Polynomial) -> Polynomial:
         return multiply(left, right, self.budget)
+
+
+def _pattern(monomial: Monomial) -> object:
+    """The factors of a monomial gathered by index, the indices forgotten where each factor bears at most one."""
+    if any(len(index) > 1 for (_, index), _ in monomial):
+        return monomial
+    by_index: dict[tuple[object, ...], list[tuple[str, int]]] = {}
+    for (name, index), power in monomial:
+        by_index.setdefault(index, []).append((name, power))
+    return tuple(sorted((bool(index), tuple(factors)) for index, factors in by_index.items()))
 
 
 def _exchanged(block: Monomial) -> Polynomial:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from math import comb
 from typing import TypeAlias
 
 Generator: TypeAlias = tuple[str, tuple[object, ...]]
 Monomial: TypeAlias = tuple[tuple[Generator, int], ...]
 Polynomial: TypeAlias = dict[Monomial, Fraction | int]
 
-MAX_WORK = 400_000
+MAX_WORK = 220_000
 
 
 class TooLarge(ValueError):
@@ -92,6 +93,32 @@ def multiply(
             product = times(a, b)
             if not (orders and vanishes(product, orders)):
                 accumulate(result, product, x * y)
+    return result
+
+
+def raised(base: Polynomial, exponent: int, budget: Budget, orders: Mapping[str, int] | None = None) -> Polynomial:
+    """Raise to a natural power by the multinomial theorem, each term once."""
+    terms = list(base.items())
+    if len(terms) < 2 or exponent < 2:
+        result = constant(1)
+        for _ in range(exponent):
+            result = multiply(result, base, budget, orders)
+        return result
+    budget.spend(comb(len(terms) + exponent - 1, exponent) * (1 + (exponent * _bits(base) >> 9)))
+    result = {}
+
+    def expand(position: int, left: int, monomial: Monomial, coefficient: Fraction | int) -> None:
+        factor, number = terms[position]
+        if position == len(terms) - 1:
+            product = times(monomial, tuple((generator, n * left) for generator, n in factor)) if left else monomial
+            if not (orders and vanishes(product, orders)):
+                accumulate(result, product, coefficient * number**left)
+            return
+        for taken in range(left + 1):
+            grown = times(monomial, tuple((generator, n * taken) for generator, n in factor)) if taken else monomial
+            expand(position + 1, left - taken, grown, coefficient * comb(left, taken) * number**taken)
+
+    expand(0, exponent, (), 1)
     return result
 
 

@@ -109,6 +109,10 @@ class Claim:
         What the parameter called ``√[n]`` is the root of.
     given : frozenset of str
         What expectations hold fixed although it moves with the query or the keys.
+    symbols : mapping of str to object
+        The user's own symbols, by the kernel's name of each.
+    indices : mapping of object to int
+        The user's free indices, and the kernel's number of each.
     """
 
     difference: Term
@@ -118,6 +122,8 @@ class Claim:
     denominators: Mapping[str, Term] = field(default_factory=dict)
     roots: Mapping[str, Term] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
+    symbols: Mapping[str, object] = field(default_factory=dict)
+    indices: Mapping[object, int] = field(default_factory=dict)
 
 
 ZERO = Number(Fraction(0))

@@ -12,6 +12,7 @@ _LOGISTIC = Row((Token("σ", r"\sigma"), Fence(Token("z"))))
 NAMES: dict[Any, Box] = {
     n.d_k: Token("d_k", markup="<msub><mi>d</mi><mi>k</mi></msub>"),
     n.n_keys: Token("n_keys", r"n_{\mathrm{keys}}", markup="<msub><mi>n</mi><mtext>keys</mtext></msub>"),
+    n.d_model: Token("d_model", r"d_{\mathrm{model}}", markup="<msub><mi>d</mi><mtext>model</mtext></msub>"),
     n.rho: Token("ρ", r"\rho"),
     n.epsilon: Token("ε", r"\varepsilon"),
     n.scale: Token("scale", r"\mathrm{scale}"),
@@ -53,6 +54,9 @@ VECTORS = {
     "w": Token("ŵ", r"\hat{w}"),
     "C_q": Token("C^q", "{C^{q}}", markup="<msup><mi>C</mi><mi>q</mi></msup>"),
     "C_k": Token("C^k", "{C^{k}}", markup="<msup><mi>C</mi><mi>k</mi></msup>"),
+    "beta": Token("β", r"\beta"),
+    "W_q": Token("W^q", "{W^{q}}", markup="<msup><mi>W</mi><mi>q</mi></msup>"),
+    "W_k": Token("W^k", "{W^{k}}", markup="<msup><mi>W</mi><mi>k</mi></msup>"),
     "excess": Token("ξ", r"\xi"),
     "p_t": Token("p"),
     "cgf_i": Token("K"),

@@ -63,7 +63,7 @@ class Typesetter:
         return Token("π", r"\pi") if node == sympy.pi else Token(name)
 
     def indexed(self, node: Any) -> Box:
-        name = n.BY_SYMBOL.get(node.base, str(node.base))
+        name = n.name_of(node.base) or str(node.base)
         below = Token("".join(str(index) for index in node.indices))
         return Script(vector_box(name), below)
 
@@ -187,7 +187,7 @@ class Typesetter:
         return Row((right, _Transposed(left)))
 
     def vector(self, node: Any) -> Box:
-        return vector_box(n.BY_SYMBOL.get(node, str(node)))
+        return vector_box(n.name_of(node) or str(node))
 
     def trace(self, node: Any) -> Box:
         left, right = (self.vector(matrix) for matrix in node.args)
@@ -237,7 +237,7 @@ def _is_negative(term: Any) -> bool:
 
 
 def _is_word(node: Any) -> bool:
-    return node in (n.scale, n.n_keys, n.d_k) or isinstance(node, (sympy.log, n.D))
+    return node in (n.scale, *n.SIZES.values()) or isinstance(node, (sympy.log, n.D))
 
 
 def _sums(term: Any) -> int:
