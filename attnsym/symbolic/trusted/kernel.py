@@ -154,7 +154,7 @@ class _Evaluation:
         self.random, self.sorts = claim.random, claim.sorts
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
-        self.budget.spend(3)
+        self.budget.spend(1)
         match term:
             case Number(number):
                 return constant(number)

@@ -113,7 +113,7 @@ class _Form:
         self.representatives: dict[Monomial, Monomial] = {}
 
     def of(self, term: Term, environment: Mapping[int, int]) -> Polynomial:
-        self.budget.spend(3)
+        self.budget.spend(1)
         match term:
             case Number(number):
                 return constant(number)

@@ -11,7 +11,7 @@ Generator: TypeAlias = tuple[str, tuple[object, ...]]
 Monomial: TypeAlias = tuple[tuple[Generator, int], ...]
 Polynomial: TypeAlias = dict[Monomial, Fraction | int]
 
-MAX_WORK = 220_000
+MAX_WORK = 320_000
 
 
 class TooLarge(ValueError):
@@ -104,7 +104,7 @@ def raised(base: Polynomial, exponent: int, budget: Budget, orders: Mapping[str,
         for _ in range(exponent):
             result = multiply(result, base, budget, orders)
         return result
-    budget.spend(comb(len(terms) + exponent - 1, exponent) * (1 + (exponent * _bits(base) >> 9)))
+    budget.spend(comb(len(terms) + exponent - 1, exponent) * (3 + (exponent * _bits(base) >> 9)))
     result = {}
 
     def expand(position: int, left: int, monomial: Monomial, coefficient: Fraction | int) -> None:
