@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from analysis.cli import audit, confirm, derivations, explain, listing, predict, published, report, study  # noqa: F401
+from analysis.cli import (  # noqa: F401
+    audit,
+    compare,
+    confirm,
+    derivations,
+    explain,
+    listing,
+    predict,
+    published,
+    report,
+    study,
+)
 from analysis.cli._app import Command, app, main
 from analysis.cli._examples import EXAMPLES
 

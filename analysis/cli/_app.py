@@ -170,6 +170,16 @@ def print_json(payload: Any) -> None:
     print(json_text(payload, encoding=sys.stdout.encoding or "utf-8"))
 
 
+def scale_option(text: str | None) -> float | str | None:
+    """Read a scale that is a number, else leave its name or expression to `resolve_scale`."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def int_list(text: str, name: str) -> list[int]:
     """Read ``"16,64,1e3"`` and ranges, ``"16:1024:2x"`` or ``"10:50:10"``; ValueError names the option and the part."""
     return [number for part in text.split(",") for number in _whole_numbers(part.strip(), name)]

@@ -1,4 +1,4 @@
-"""Examples at the end of each command's help page: lines that run as they stand."""
+"""Examples at the end of each command's help page: lines that run as they stand; `compare` needs files of a run."""
 
 EXAMPLES = {
     "list": ("attnsym list", "attnsym list quantities", "attnsym list laws --json"),
@@ -29,5 +29,9 @@ EXAMPLES = {
     "confirm": ("attnsym confirm score-variance --cells", "attnsym confirm --budget 0.1"),
     "published": ("attnsym published", "attnsym published sigmoid-bias-keeps-row-sums"),
     "audit": ("attnsym audit --example", "attnsym audit --callable attnsym:scaled_dot_product_attention"),
+    "compare": (
+        "attnsym compare step1000.safetensors step2000.safetensors",
+        "attnsym compare checkpoint-1000 checkpoint-2000 --weights",
+    ),
     "report": ("attnsym report", "attnsym report --no-confirm -o quick.html"),
 }

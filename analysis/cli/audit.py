@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, print_json
+from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, print_json, scale_option
 from analysis.cli._audit_tables import print_audit, print_lines, print_table, print_weights
+from analysis.cli.compare import audited
 
 _REMEDY_COLUMNS = {
     "layer": "layer",
@@ -91,6 +92,14 @@ def audit_command(
         _refuse(of_files | of_weights | {"--target": target, "--weights": weights or None}, "a function")
         _audit_function(function, layout, num_heads, d_k, scale, mask_means, json)
         return
+    from analysis.audit.over_time.run_files import run_of
+
+    run = None if example else run_of(files or [])
+    if run is not None:
+        rest = {name: value for name, value in of_files.items() if name != "--causal"}
+        _refuse(rest | of_function | {"--target": target, "--layout": layout, "--rotary": rotary}, "the steps of a run")
+        _audit_run(run, weights, num_heads, num_key_value_heads, scale, causal, json)
+        return
     if weights and not example:
         _refuse(of_files | of_function | {"--target": target, "--layout": layout}, "weights")
         _audit_weights(files or [], num_heads, num_key_value_heads, scale, rotary, json)
@@ -104,8 +113,9 @@ def audit_command(
         audit_example()
         if example
         else audit_files(
-            files or [], query=query, key=key, value=value, padding=padding, is_causal=causal, scale=_number(scale),
-            softcap=softcap, window=_window(window), layout=layout or "bhsd", num_heads=num_heads,
+            files or [], query=query, key=key, value=value, padding=padding, is_causal=causal,
+            scale=scale_option(scale), softcap=softcap, window=_window(window), layout=layout or "bhsd",
+            num_heads=num_heads,
         )
     )  # fmt: skip
     remedies = () if target is None else result.remedies(*_target(target))
@@ -119,13 +129,30 @@ def audit_command(
         print(f"Every head is within {target}.")
 
 
+def _audit_run(
+    run: Mapping[int, Path], weights: bool, num_heads: int | None, key_heads: int | None, scale: str | None,
+    causal: bool, json: bool,
+) -> None:  # fmt: skip
+    from analysis.audit.over_time.trend import audit_trends
+
+    audits = {
+        step: audited(path, weights=weights, num_heads=num_heads, key_heads=key_heads, scale=scale, causal=causal)
+        for step, path in run.items()
+    }
+    result = audit_trends(audits)
+    if json:
+        print_json(result.to_dict())
+    else:
+        print_lines(result.summary())
+
+
 def _audit_weights(
     files: list[Path], num_heads: int | None, key_heads: int | None, scale: str | None, rotary: str | None, json: bool
 ) -> None:
     from analysis.audit.weights.checkpoint import audit_checkpoint
 
     result = audit_checkpoint(
-        files, num_heads=num_heads, num_key_value_heads=key_heads, scale=_number(scale), rotary=rotary
+        files, num_heads=num_heads, num_key_value_heads=key_heads, scale=scale_option(scale), rotary=rotary
     )
     if json:
         print_json(result.to_dict())
@@ -149,7 +176,7 @@ def _audit_function(
 
     result = audit_callable(
         load_callable(target), layout=layout, num_heads=3 if num_heads is None else num_heads,
-        d_k=16 if d_k is None else d_k, intended_scale=_number(scale),
+        d_k=16 if d_k is None else d_k, intended_scale=scale_option(scale),
         mask_means="keep" if mask_means is None else mask_means,
     )  # fmt: skip
     if json:
@@ -166,15 +193,6 @@ def _target(text: str) -> tuple[str, float]:
         return quantity.strip(), float(number)
     except ValueError:
         raise ValueError(f"--target takes QUANTITY=NUMBER: got {text!r}") from None
-
-
-def _number(text: str | None) -> float | str | None:
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _window(text: str | None) -> int | tuple[int, int] | None:

@@ -21,6 +21,7 @@ SUBCOMMANDS = [
     "confirm",
     "published",
     "audit",
+    "compare",
     "report",
 ]
 

@@ -42,7 +42,8 @@ class HeadWeights:
     entropy_fraction : exact E[entropy]/log n_keys of Gaussian scores of this variance.
     entropy_bound_fraction : what that entropy cannot fall below for scores within the bound (Zhai et al. 2023,
         theorem 3.1, with ‖scores of a query‖ ≤ score_bound·√n_keys), over log n_keys.
-    query_norm, key_norm : rms ‖q‖ and ‖k‖ about the keys' mean; √d_k for components of variance 1.
+    query_norm, key_norm, query_mean_share : rms ‖q‖, rms ‖k‖ about the keys' mean (√d_k for components of variance 1),
+        and the part of E‖q‖² that the bias makes.
     factor_scale, factor_mean, factor_norm, factor_channel, factor_alignment : what multiplies to the variance, as in
         `HeadAudit`; the shared mean of the queries is their bias.
     largest_channel, largest_channel_share : the component without which least is left, and the part that goes with it.
@@ -67,6 +68,7 @@ class HeadWeights:
     entropy_bound_fraction: float = _NAN
     query_norm: float = _NAN
     key_norm: float = _NAN
+    query_mean_share: float = _NAN
     factor_scale: float = _NAN
     factor_mean: float = _NAN
     factor_norm: float = _NAN
@@ -108,6 +110,7 @@ def measure(layer: Projections, head: int, scale: float, n_keys: int) -> tuple[H
         self_score=scale * float(np.trace(found.cross)),
         entropy_bound_fraction=entropy_bound(bound * math.sqrt(n_keys), n_keys) / math.log(n_keys),
         query_norm=account.query_norm,
+        query_mean_share=account.query_mean_share,
         key_norm=math.sqrt(float(np.trace(keys))),
         **{
             name: getattr(account, name)
