@@ -38,7 +38,7 @@ class _Model:
 
 
 def audit_checkpoint(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     num_heads: int | None = None,
     num_key_value_heads: int | None = None,
@@ -51,7 +51,7 @@ def audit_checkpoint(
 
     Parameters
     ----------
-    paths : sequence of path
+    paths : path or sequence of path
         .safetensors, .npz or .npy files, a folder, or the index of a sharded checkpoint.
     num_heads, num_key_value_heads, scale, rotary, n_keys
         As in `audit_weights`. What is not given is taken from the ``config.json`` beside the first file, where there is
@@ -68,6 +68,7 @@ def audit_checkpoint(
     ValueError
         For files that cannot be read, no projections among the names, quantised weights, or an unknown number of heads.
     """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     tensors = read_tensors(paths)
     layers = find_projections(tensors)
     config = _config(Path(paths[0]))
