@@ -73,7 +73,7 @@ class Trends:
         rows = [finite_or_none(asdict(head)) for head in self.heads]
         return {
             "steps": list(self.steps),
-            "targets": dict(self.targets),
+            "targets": finite_or_none(dict(self.targets)),
             "summary": list(self.summary()),
             "heads": rows,
         }
