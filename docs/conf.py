@@ -1,7 +1,9 @@
 """The documentation site: ``sphinx-build -W docs docs/_build/html``."""
 
+import importlib
 import re
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "attnsym"
 author = "The attnsym developers"
@@ -36,6 +38,37 @@ html_title = "attnsym"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 templates_path = ["_templates"]
+
+PACKAGES = {
+    "attnsym": "The attention core.",
+    "attnsym.symbolic": "Derivations, notation and the checker.",
+    "analysis": "Predictions, studies, claims, audits, figures and the report.",
+}
+
+
+def reference_page():
+    """Return the page of all public names, from the packages themselves: nothing can be missing from it."""
+    lines = ["# API", "", "Every public name; each opens its own page.", ""]
+    for package, words in PACKAGES.items():
+        module = importlib.import_module(package)
+        pages = sorted(name for name in module.__all__ if callable(getattr(module, name)))
+        lines += [
+            f"## {package}",
+            "",
+            words,
+            "",
+            "```{eval-rst}",
+            f".. currentmodule:: {package}",
+            "",
+            ".. autosummary::",
+        ]
+        lines += ["   :toctree: generated", "   :nosignatures:", "", *(f"   {name}" for name in pages), "```", ""]
+        others = ", ".join(f"`{name}`" for name in sorted(set(module.__all__) - set(pages)))
+        lines += [f"Also: {others}.", ""] * bool(others)
+    return "\n".join(lines)
+
+
+Path(__file__).with_name("api.md").write_text(reference_page(), encoding="utf-8")
 
 _LITERAL = re.compile(r"(``[^`]*``|`[^`]*`)")
 
