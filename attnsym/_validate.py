@@ -18,14 +18,20 @@ CONVENTIONS = ("rows", "columns")
 ALIGNMENTS = ("top_left", "bottom_right")
 
 
-def real_array(x: npt.ArrayLike, name: str) -> Array:
-    """Return `x` as a floating array: integers become float64, floats stay as they are; anything else is refused."""
+def as_array(x: npt.ArrayLike, name: str) -> Array:
+    """Return `x` as an array of any dtype; what NumPy cannot read, such as a tensor on another device, is refused."""
     if isinstance(x, np.ma.MaskedArray):
         raise ValueError(f"{name} must be a plain array: got a masked array, whose mask attn_mask would have to carry")
     try:
-        array = np.asarray(x)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}") from None
+        return np.asarray(x)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{name} must be an array of numbers: {reason}") from None
+
+
+def real_array(x: npt.ArrayLike, name: str) -> Array:
+    """Return `x` as a floating array: integers become float64, floats stay as they are; anything else is refused."""
+    array = as_array(x, name)
     if array.dtype.kind in "iu":
         return array.astype(np.float64)
     if array.dtype.kind == "f" or array.dtype.name in _HALF_PRECISION:
@@ -185,7 +191,7 @@ def _grouped_heads(named: list[tuple[str, Array]]) -> None:
 
 def mask_array(attn_mask: npt.ArrayLike, shape: tuple[int, ...], name: str = "attn_mask") -> Array:
     """Check a mask against the scores' `shape`: boolean, or floating and added; right-aligned broadcasting."""
-    mask = np.asarray(attn_mask)
+    mask = as_array(attn_mask, name)
     if mask.dtype.kind != "b" and mask.dtype.kind != "f" and mask.dtype.name not in _HALF_PRECISION:
         raise ValueError(
             f"{name} must be boolean (True = may attend) or floating (added to the scores): got dtype {mask.dtype}"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from attnsym._plain import masked_scores, plain_output, plain_weights
 from attnsym._scores import read_inputs
 from attnsym._settings import read_settings
-from attnsym._validate import Array, real_array
+from attnsym._validate import Array, as_array, real_array
 from attnsym.softmax import entropy
 
 WHAT_WEIGHTS_ARE = (
@@ -154,7 +154,7 @@ def explain(
     settings = read_settings(scale=scale, softcap=softcap)
     q, k = _one_query(query), _vectors(key, "key")
     v = None if value is None else _vectors(value, "value")
-    mask = None if attn_mask is None else np.asarray(attn_mask)
+    mask = None if attn_mask is None else as_array(attn_mask, "attn_mask")
     if k.shape[0] == 0:
         raise ValueError("key must hold at least one key to explain: got none")
     if mask is not None and mask.shape != k.shape[:1]:

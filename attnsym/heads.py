@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from attnsym._plain import drop_out
 from attnsym._settings import read_settings
-from attnsym._validate import Array, compute_dtype, length, output_dtype, probability, random_generator, real_array
+from attnsym._validate import (
+    Array,
+    as_array,
+    compute_dtype,
+    length,
+    output_dtype,
+    probability,
+    random_generator,
+    real_array,
+)
 from attnsym.attention import attend
 from attnsym.masks import Window
 
@@ -48,7 +57,7 @@ def split_heads(x: npt.ArrayLike, num_heads: int) -> Array:
            [4, 5],
            [8, 9]])
     """
-    array = np.asarray(x)
+    array = as_array(x, "x")
     heads = length(num_heads, "num_heads", 1)
     if array.ndim < 2:
         raise ValueError(f"x must have at least the axes (length, d_model): got shape {array.shape}")
@@ -76,7 +85,7 @@ def merge_heads(x: npt.ArrayLike) -> Array:
     ValueError
         If `x` has fewer than three axes.
     """
-    array = np.asarray(x)
+    array = as_array(x, "x")
     if array.ndim < 3:
         raise ValueError(f"x must have at least the axes (num_heads, length, d): got shape {array.shape}")
     tokens = array.swapaxes(-2, -3)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._validate import ALIGNMENTS, Array, choice, length, mask_array
+from attnsym._validate import ALIGNMENTS, Array, as_array, choice, length, mask_array
 
 Window = int | tuple[int | None, int | None] | None
 
@@ -113,7 +113,7 @@ def padding_mask(valid: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     >>> padding_mask([[1, 1, 0]]).shape
     (1, 1, 1, 3)
     """
-    array = np.asarray(valid)
+    array = as_array(valid, "valid")
     if array.ndim != 2:
         raise ValueError(f"valid must have the axes (batch, length): got shape {array.shape}")
     if array.dtype.kind not in "biu" or (array.dtype.kind != "b" and not np.isin(array, (0, 1)).all()):

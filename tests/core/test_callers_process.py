@@ -299,3 +299,25 @@ def test_a_finite_score_beside_one_that_overflows_on_the_way_keeps_its_digits():
     got = attnsym.attention_scores(q, k, scale=0.5)
     np.testing.assert_allclose(got[:, 1], [1e308, 0.5 * (2e-3 + 3e-5)], rtol=1e-15)
     np.testing.assert_array_equal(got[0], [INF, got[0, 1], -INF])
+
+
+class Elsewhere:
+    """A tensor that NumPy cannot read: of a type it lacks, on another device, or recorded for autograd."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TypeError, RuntimeError, ValueError], ids=lambda error: error.__name__)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_tensor_that_numpy_cannot_read_is_refused_by_name(name, error):
+    numbers = {"axis", "num_heads", "n_queries", "n_keys", "window"}
+    for argument in set(CALLS[name][0][0]) - numbers:
+        with pytest.raises(ValueError, match=f"^{argument} must be an array of numbers: no such type here$"):
+            getattr(attnsym, name)(**CALLS[name][0][0] | {argument: Elsewhere(error("no such\ntype here"))})
+    if "attn_mask" in inspect.signature(getattr(attnsym, name)).parameters:
+        with pytest.raises(ValueError, match=r"^attn_mask must be an array of numbers"):
+            getattr(attnsym, name)(**CALLS[name][0][0] | {"attn_mask": Elsewhere(error("no such type"))})
