@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,14 @@ class Heads:
     matrices: Array
     index: npt.NDArray[np.int64]
 
+    @cached_property
+    def _in_order(self) -> bool:
+        return bool(np.array_equal(self.index, np.arange(len(self.matrices))))
+
     def __getitem__(self, heads: slice) -> Array:
         """Return the matrices of some heads: a view, unless sharing makes them irregular."""
+        if self._in_order:
+            return self.matrices[heads]
         chosen = self.index[heads]
         first, last = int(chosen[0]), int(chosen[-1])
         if last - first + 1 == chosen.size and (chosen.size == 1 or bool((np.diff(chosen) == 1).all())):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 
 from attnsym._validate import Array
@@ -19,10 +22,8 @@ def row_max(x: Array) -> Array:
         half = (n + 1) // 2
         x = np.maximum(x[..., :half], x[..., n - half :])
         n = half
-    peak = x[..., 0].copy()
-    for j in range(1, n):
-        np.maximum(peak, x[..., j], out=peak)
-    return np.asarray(peak[..., None])
+    across = np.ascontiguousarray(x.reshape(-1, n).T)
+    return np.asarray(np.maximum.reduce(across, axis=0).reshape(*x.shape[:-1], 1))
 
 
 def row_sum(x: Array) -> Array:
@@ -30,4 +31,9 @@ def row_sum(x: Array) -> Array:
     if x.size < 8 * _REDUCE_DIRECTLY:
         return np.asarray(np.add.reduce(x, axis=-1, keepdims=True))
     n = x.shape[-1]
-    return np.asarray((x.reshape(-1, n) @ np.ones(n, x.dtype)).reshape(*x.shape[:-1], 1))
+    return np.asarray((x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(*x.shape[:-1], 1))
+
+
+@functools.lru_cache(maxsize=8)
+def _ones(n: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(n, dtype)

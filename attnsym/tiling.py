@@ -19,8 +19,8 @@ _SAFE_SCORE = 30.0
 # Values outside this range could overflow when weighted by e³⁰, or lose digits when weighted by e⁻³⁰.
 _SAFE_VALUE = (2.0**-70, 2.0**60)
 
-_TILE_ELEMENTS = 1 << 17  # half a megabyte of float32: half of a usual L2 cache
-_QUERIES, _KEYS = 256, 512
+_QUERIES, _KEYS = 256, 512  # half a megabyte of float32: half of a usual L2 cache
+_TOGETHER = 1 << 18  # scores of several short heads at once: fewer calls are worth a tile that leaves that cache
 _RAGGED_QUERIES = (16, 128)
 _SHORT = 1024  # with more keys, loading those of several heads at once gains nothing
 _TASKS_PER_WORKER = 4
@@ -41,7 +41,7 @@ def choose_tiles(problem: Problem) -> Tiles:
     low, high = _RAGGED_QUERIES  # where queries differ in reach, low tiles waste less of it, and many cost more calls
     queries = min(problem.n_queries, max(low, min(high, problem.n_keys // 4)) if ragged else _QUERIES)
     keys = min(problem.n_keys, _KEYS)
-    together = _TILE_ELEMENTS // (queries * keys) if problem.n_keys <= _SHORT else 1
+    together = _TOGETHER // (queries * keys) if problem.n_keys <= _SHORT else 1
     return Tiles(max(1, min(problem.n_heads, together)), queries, keys)
 
 
@@ -130,8 +130,6 @@ class _Worker:
         if not (self.value_fits and bound < float(np.finfo(self.dtype).max) * 2.0**-26):
             return False
         scaled = self.scores.scaled(query, rows)
-        if not np.isfinite(scaled).all():
-            return False
         bound = max(min(bound, self.problem.settings.softcap or np.inf), self.largest_sink)
         safe = self.value_safe and self.scores.bounded and bound <= _SAFE_SCORE
         output = self.output[heads, rows]
@@ -151,6 +149,8 @@ class _Worker:
             if not safe:
                 so_far = (total, running)[: 2 if not is_first else self.offset is not None]
                 peak = _shift(scores, peak, so_far)
+                if self.value_safe:
+                    self.scores.lift(scores, rows, columns)
             np.exp(scores, out=scores)
             total += row_sum(scores)
             self._add(scores, columns, is_first, running)

@@ -12,6 +12,7 @@ every library to the same number. Peers that are not installed are left out.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import random
@@ -103,6 +104,31 @@ def scipy_call(q: Any, k: Any, v: Any, causal: bool, scale: float, threads: int)
     return lambda: softmax(numpy_scores(q, k, causal, scale), axis=-1) @ v
 
 
+def limit_call(q: Any, k: Any, v: Any, causal: bool) -> Call:
+    """
+    Return the two products and the exponentials alone, tile by tile in cache: what attention in NumPy cannot beat.
+
+    No attention comes of it. Where a causal mask hides a tile, it is left out.
+    """
+    import numpy as np
+
+    rows, columns = (128 if causal else 256), 512
+    q, v = (x.reshape(-1, *x.shape[-2:]) for x in (q, v))
+    transposed = np.ascontiguousarray(k.reshape(-1, *k.shape[-2:]).swapaxes(-1, -2))
+    n_heads, n_queries, n_keys = len(q), q.shape[1], v.shape[1]
+    together = max(1, min(n_heads, 2**17 // (min(rows, n_queries) * min(columns, n_keys))))
+
+    def products_and_exponentials() -> None:
+        for h, i in itertools.product(range(0, n_heads, together), range(0, n_queries, rows)):
+            heads, queries = slice(h, h + together), slice(i, i + rows)
+            for j in range(0, min(n_keys, i + rows) if causal else n_keys, columns):
+                keys = slice(j, min(j + columns, i + rows) if causal else j + columns)
+                scores = np.matmul(q[heads, queries], transposed[heads, :, keys])
+                np.matmul(np.exp(scores, out=scores), v[heads, keys])
+
+    return products_and_exponentials
+
+
 CONTENDERS = {
     "attnsym": attnsym_call,
     "torch": torch_call,
@@ -148,17 +174,24 @@ def make_calls(names: list[str], arrays: list[Any], causal: bool, scale: float, 
 
 def forward(shapes: list[tuple[int, ...]], names: list[str], rounds: int, threads: int) -> None:
     others = [name for name in names if name != "torch"]
-    print(f"\n| (B, H, L, S, d) | causal | torch, ms | {' | '.join(others)} | attnsym, unscaled |")
-    print("|---" * (len(names) + 3) + "|")
+    print("\nThe limit is the time of NumPy's two products and exponentials alone, on one thread.")
+    print(f"\n| (B, H, L, S, d) | causal | torch, ms | {' | '.join(others)} | attnsym, unscaled |", end="")
+    print(" limit | attnsym / limit | unscaled / limit |")
+    print("|---" * (len(names) + 6) + "|")
     for shape in shapes:
         *arrays, _ = draw(shape)
         scale = 1 / math.sqrt(shape[-1])
         for causal in (False, True):
-            seconds = medians(make_calls(names, arrays, causal, scale, threads), rounds)
+            limit = {"limit": limit_call(*arrays, causal)} if threads == 1 else {}
+            seconds = medians(make_calls(names, arrays, causal, scale, threads) | limit, rounds)
             ratios = [f"{seconds[n] / seconds['torch']:.2f}" if n in seconds else "–" for n in others]
             saturated = make_calls(["attnsym", "torch"], arrays, causal, UNSCALED * scale, threads)
             times = medians(saturated, rounds)
             ratios.append(f"{times['attnsym'] / times['torch']:.2f}")
+            alone = seconds.get("limit", math.nan)
+            ratios += [
+                f"{x:.2f}" for x in (alone / seconds["torch"], seconds["attnsym"] / alone, times["attnsym"] / alone)
+            ]
             cells = [str(shape), "yes" if causal else "no", f"{1e3 * seconds['torch']:.1f}", *ratios]
             print(f"| {' | '.join(cells)} |", flush=True)
 

@@ -209,6 +209,24 @@ def test_the_score_matrix_is_never_whole():
         assert peak < scores_bytes / 2
 
 
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"window": (9, 3)}, {"softcap": 300.0}, {"sink": 40.0}])
+def test_exponentials_below_the_normal_numbers_change_nothing(slow, options, monkeypatch):
+    """Where they are slow, scores are raised to -86 below the maximum: on both kinds of processor the same output."""
+    monkeypatch.setattr("attnsym._score_tiles._exp_is_slow_on_subnormals", lambda: slow)
+    rng = np.random.default_rng(10)
+    q, k, v = (normal(rng, 1, 2, 40, 64) for _ in range(3))
+    v[..., 0] = 0
+    v[..., 7, 0] = 1  # of one component, only one key has something to give
+    got, want, fell_back = both_paths(q, k, v[..., :1], Tiles(2, 16, 16), scale=8.0, **options)
+    assert fell_back == []
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=40 * 4.6e-38)
+    got, want, _ = both_paths(q, k, v[..., 2:], Tiles(2, 16, 16), scale=8.0, **options)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
+    alone, _, _ = both_paths(q, k, v[..., 2:], Tiles(2, 16, 16), scale=8.0, window=(0, 0))
+    np.testing.assert_array_equal(alone, v[..., 2:])  # what is hidden has no weight at all
+
+
 def test_chosen_tiles_stay_in_cache():
     for shape in ((1, 1, 4096, 4096, 64), (8, 12, 128, 128, 32), (1, 1, 9, 100_000, 2)):
         batch, heads, n_queries, n_keys, d = shape
