@@ -247,7 +247,7 @@ def test_a_disagreement_is_unknown_and_says_so(monkeypatch):
         (1, 1, 5),
         (1, 1, [None]),
         (None, 1),
-        (object(), 1),
+        (object, 1),
         ([1], [1]),
         (q, 1),
         (E(q[i]), q),
