@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +14,7 @@ from attnsym.symbolic.language.gate import MAX_ROOT, GrammarError, read_claim
 from attnsym.symbolic.trusted import kernel, normal_form
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.trusted.facts import Facts
+from attnsym.symbolic.trusted.families import SORTS
 from attnsym.symbolic.trusted.polynomial import Budget, Monomial, Polynomial, constant, multiply, single
 from attnsym.symbolic.trusted.terms import Claim, Parameter, Power, subtract
 
@@ -134,23 +135,39 @@ def is_positive(value: Polynomial) -> bool:
     )
 
 
-def size_function(side: Any, assumptions: Iterable[Assumption]) -> Callable[[int], Any] | None:
-    """Return one side of a claim as a function of d_k, where under the assumptions it depends on nothing else."""
+@dataclass(frozen=True)
+class SizeFunction:
+    """A side of a claim that under the assumptions depends on the sizes alone."""
+
+    value: Polynomial
+
+    @property
+    def sizes(self) -> set[str]:
+        """The sizes that it depends on."""
+        return {name[1:] for monomial in self.value for (name, _), _ in monomial}
+
+    def at(self, sizes: Mapping[str, int]) -> Any:
+        """Its value: exact where no odd power of a root is in it."""
+        total: Any = Fraction(0)
+        for monomial, coefficient in self.value.items():
+            term: Any = Fraction(coefficient)
+            for (name, _), power in monomial:
+                size = sizes[name[1:]]
+                term = term * Fraction(size) ** (power // 2)
+                if power % 2:
+                    exact = mpmath.mpf(term.numerator) / term.denominator if isinstance(term, Fraction) else term
+                    term = mpmath.sqrt(size) * exact
+            total = total + term
+        return total
+
+
+def size_function(side: Any, assumptions: Iterable[Assumption]) -> SizeFunction | None:
+    """Return one side of a claim as a function of the sizes, where under the assumptions it depends on nothing else."""
     told = tuple(assumptions)
     try:
         claim, facts = read_claim(side, 0, (), told), Facts(told)
         value = normal_form.value(claim.difference, claim, facts, roots(claim, facts))
     except (ValueError, ZeroDivisionError):
         return None
-    if any(name != "√d_k" for monomial in value for (name, _), _ in monomial):
-        return None
-
-    def at(size: int) -> Any:
-        total: Any = Fraction(0)
-        for monomial, coefficient in value.items():
-            halves = sum(power for _, power in monomial)
-            term = coefficient * Fraction(size) ** (halves // 2)
-            total = total + (mpmath.sqrt(size) * mpmath.mpf(term.numerator) / term.denominator if halves % 2 else term)
-        return total
-
-    return at
+    known = {f"√{sort}" for sort in SORTS}
+    return SizeFunction(value) if all(name in known for term in value for (name, _), _ in term) else None

@@ -32,9 +32,8 @@ def _exp(argument: Any) -> Any:
 
 
 def _log(argument: Any) -> Any:
-    plain = argument == n.n_keys or (argument.is_Integer and 0 < argument <= MAX_ROOT)
-    if not plain and not argument.has(sympy.Indexed):
-        raise ValueError(f"log is taken of p[i], n_keys, numbers and the sum of exponentials only: got {argument}")
+    if argument.is_Number and not (argument.is_Rational and argument > 0 and max(argument.p, argument.q) <= MAX_ROOT):
+        raise ValueError(f"log is taken of positive numbers up to {MAX_ROOT} only: got {argument}")
     return sympy.log(argument)
 
 

@@ -74,6 +74,8 @@ def read_claim(
     """
     reader = _Reader(assumptions)
     try:
+        for side in (left, right, *(part for pair in others for part in pair)):
+            reader.settle(side)
         difference = subtract(reader.term(left), reader.term(right))
         for known, multiplier in others:
             difference = subtract(difference, Mul((reader.term(multiplier), reader.term(known))))
@@ -144,6 +146,15 @@ class _Reader:
                             f"{name} runs over different sizes, {self.flexible[name]} and {self.sorts[number]}"
                         )
         return {number: self.sorts[number] or COMPONENT for number in self.free_indices.values()}
+
+    def settle(self, expression: Any) -> None:
+        """Learn from sums in which a flexible vector meets another to which size it runs."""
+        for node in expression.atoms(sympy.Sum) if isinstance(expression, sympy.Basic) else ():
+            for index, *_ in node.limits:
+                rigid, loose = n.index_uses(node.args[0], index)
+                if len(rigid) == 1:
+                    for name in loose:
+                        self.flexible.setdefault(name, next(iter(rigid)))
 
     def bounded(self, term: Term) -> Term:
         """Refuse what would be too large to walk through."""
@@ -343,6 +354,10 @@ class _Reader:
         bound: list[tuple[Any, int, str]] = []
         for limit in reversed(limits):  # SymPy's last limit is the outermost sum
             index, sort = self.limit(limit, node)
+            rigid, loose = n.index_uses(node.args[0], index)
+            known = {own for name in loose if (own := self.flexible.get(name))}
+            if not rigid and len(known) == 1:  # the size written was a default
+                (sort,) = known
             if index in scope or index in [own for own, _, _ in bound]:
                 raise GrammarError(f"index {index} is summed over twice in {_shown(node)}: rename one")
             number = next(self.numbers)
@@ -388,6 +403,7 @@ class _Reader:
             raise GrammarError(f"log is taken of whole powers only: got {_shown(node)}")
         times = Number(Fraction(int(power)))
         if inside == n.n_keys:
+            self.speaks = True
             return Mul((times, Parameter("log n_keys")))
         if isinstance(inside, sympy.Indexed) and inside.base == n.p:
             self.speaks = True
@@ -409,7 +425,15 @@ class _Reader:
 
     def read_mean(self, node: Any, scope: Mapping[Any, int]) -> Term:
         self.hold(node)
-        return Mean(self.read(node.args[0], scope))
+        return Mean(self.read(node.args[0], scope), self.held_by(node))
+
+    def held_by(self, node: Any) -> tuple[str, ...]:
+        """The vectors that an expectation is taken given, ``E(Dot(k, q), q)``."""
+        names = tuple(n.name_of(vector) or "" for vector in node.args[1:])
+        known = [family(name) for name in names]
+        if any(own is None or not own.random for own in known):
+            raise GrammarError(f"an expectation is taken given random vectors, E(Dot(k, q), q): got {_shown(node)}")
+        return names
 
     def hold(self, node: Any) -> None:
         """
@@ -434,7 +458,9 @@ class _Reader:
 
     def read_variance(self, node: Any, scope: Mapping[Any, int]) -> Term:
         self.hold(node)
-        return _covariance(*(self.read(node.args[0], scope),) * 2)
+        inside = self.read(node.args[0], scope)
+        held = self.held_by(node)
+        return subtract(Mean(Power(inside, 2), held), Power(Mean(inside, held), 2))
 
     def read_covariance(self, node: Any, scope: Mapping[Any, int]) -> Term:
         self.hold(node)

@@ -100,11 +100,12 @@ class Operator(Expr):  # type: ignore[misc]  # SymPy carries no types
 
     is_commutative = True
     arity = 1
+    held = 0  # how many vectors may follow, given which an expectation is taken
     _latex: Any  # `typeset.notebooks` says how
 
     def __new__(cls, *arguments: Any) -> Any:
         """Keep the arguments as they are; strings are refused, since SymPy would run them."""
-        if len(arguments) != cls.arity:
+        if not cls.arity <= len(arguments) <= cls.arity + cls.held:
             raise ValueError(f"{cls.__name__} takes {cls.arity} argument{'s' * (cls.arity > 1)}: got {len(arguments)}")
         return Expr.__new__(cls, *(sympify(argument, strict=True) for argument in arguments))
 
@@ -113,11 +114,15 @@ class Operator(Expr):  # type: ignore[misc]  # SymPy carries no types
 
 
 class E(Operator):
-    """Expectation, inert."""
+    """Expectation, inert; ``E(Dot(k, q), q)`` is the expectation given q."""
+
+    held = 3
 
 
 class Var(Operator):
-    """Variance E[X²] - E[X]², inert."""
+    """Variance E[X²] - E[X]², inert; ``Var(Dot(k, q), q)`` is the variance given q."""
+
+    held = 3
 
 
 class Cov(Operator):
@@ -230,13 +235,26 @@ def KeySum(body: Any, index: Any) -> Any:
 
 def index_sorts(expression: Any, index: Any) -> set[str]:
     """The sorts of the places in which `expression` uses `index`, or what a δ sets equal to it."""
+    rigid, loose = index_uses(expression, index)
+    usual = {own.sorts[0] for name in loose if (own := family(name))}
+    return rigid or (usual if len(usual) < 2 else usual - {COMPONENT})
+
+
+def index_uses(expression: Any, index: Any) -> tuple[set[str], set[str]]:
+    """The sizes that `index` must run to, and the vectors that would run to any."""
     pairs = [set(node.args) for node in expression.atoms(KroneckerDelta)]
     alike = {index}
     for _ in pairs:
         alike = alike.union(*(pair for pair in pairs if alike & pair))
-    found: dict[bool, set[str]] = {False: set(), True: set()}
+    rigid: set[str] = set()
+    loose: set[str] = set()
     for node in sympy.preorder_traversal(expression):
-        own = family(name) if isinstance(node, sympy.Indexed) and (name := name_of(node.base)) else None
-        if own:
-            found[own.flexible] |= {sort for at, sort in zip(node.indices, own.sorts, strict=False) if at in alike}
-    return found[False] or (found[True] if len(found[True]) < 2 else found[True] - {COMPONENT})
+        name = name_of(node.base) if isinstance(node, sympy.Indexed) else None
+        own = family(name) if name else None
+        if name and own:
+            met = {sort for at, sort in zip(node.indices, own.sorts, strict=False) if at in alike}
+            if own.flexible:
+                loose |= {name} if met else set()
+            else:
+                rigid |= met
+    return rigid, loose

@@ -17,12 +17,12 @@ import sympy
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.laws import Law
 from attnsym.symbolic.refute.marginals import exact_root
-from attnsym.symbolic.refute.variables import Poly, mean
+from attnsym.symbolic.refute.variables import Poly, Variable, mean
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.trusted.families import COMPONENT, KEY, family
 from attnsym.symbolic.trusted.polynomial import Budget
 
-MAX_VALUES = 1_000_000
+MAX_VALUES = 700_000
 _PARAMETER_NAMES = tuple(str(symbol) for symbol in n.PARAMETERS)
 
 
@@ -57,6 +57,7 @@ class Evaluator:
         self.d, self.keys, self.law, self.assumptions = d, keys, law, assumptions
         self.budget = budget or Budget(MAX_VALUES)
         self.chosen: dict[str, Fraction] = {}
+        self.outside: Mapping[str, Any] | None = None  # what is random and stands outside every expectation
         self._weights: list[Any] | None = None
         self._entropy: Any = None
 
@@ -128,9 +129,7 @@ class Evaluator:
             return Fraction(self.size(str(node)))
         name = n.BY_SYMBOL.get(node)
         if name is not None:
-            if self.law is None or outcome is None:
-                raise NoValue(f"{name} is random and stands outside every expectation")
-            return outcome[name][0]
+            return self.drawn(name, outcome)[0]
         if node == n.H:
             if self._entropy is None:
                 self._entropy = -sum(p * mpmath.log(p) for p in self.weights())
@@ -138,6 +137,14 @@ class Evaluator:
         if node == n.log_Z:
             return mpmath.log(sum(mpmath.exp(decimal(self.array("s", (key,)))) for key in range(1, self.keys + 1)))
         return self.parameter(str(node))
+
+    def drawn(self, name: str, outcome: Mapping[str, Any] | None) -> tuple[Any, ...]:
+        """The components of a random vector."""
+        known = self.outside if outcome is None else outcome
+        if known is None:
+            raise NoValue(f"{name} is random and stands outside every expectation")
+        found: tuple[Any, ...] = known[name]
+        return found
 
     def parameter(self, name: str) -> Any:
         """A parameter tied to the law by an assumption has the law's value; any other has a value of its own."""
@@ -166,9 +173,9 @@ class Evaluator:
         place = tuple(scope[index] for index in node.indices)
         known = family(name)
         if known and known.random and self.law is not None:
-            if outcome is None:
-                raise NoValue(f"{name} is random and stands outside every expectation")
-            return outcome[name][place[0] - 1 if len(place) == 1 else (place[0] - 1) * self.d + place[1] - 1]
+            return self.drawn(name, outcome)[
+                place[0] - 1 if len(place) == 1 else (place[0] - 1) * self.d + place[1] - 1
+            ]
         if name == "p":
             return self.weights()[place[0] - 1]
         if name.startswith("C_"):
@@ -203,7 +210,28 @@ class Evaluator:
         both = self.mean(lambda outcome: outcome[first][0] * outcome[second][0])
         return both - self.mean(lambda outcome: outcome[first][0]) * self.mean(lambda outcome: outcome[second][0])
 
+    def conditional(self, node: Any, scope: Mapping[Any, int]) -> Any:
+        """An expectation or variance given vectors whose components are variables of the law themselves."""
+        if self.law is None or len(self.law.outcomes) > 1:
+            raise NoValue("an expectation given a vector, under a law that is no polynomial in variables")
+        outcome = self.law.outcomes[0][1]
+        held: set[Variable] = set()
+        for vector in node.args[1:]:
+            for value in outcome[n.name_of(vector) or ""]:
+                own = value.variables() if isinstance(value, Poly) else set()
+                if len(own) > 1 or (own and value.linear() is None):
+                    raise NoValue("a vector that does not show the variables behind it")
+                held |= own
+        inside = self.of(node.args[0], scope, outcome)
+        first = inside.given(held) if isinstance(inside, Poly) else inside
+        if isinstance(node, n.E):
+            return first
+        square = self.times(inside, inside)
+        return (square.given(held) if isinstance(square, Poly) else square) - self.times(first, first)
+
     def expectation(self, node: Any, scope: Mapping[Any, int]) -> Any:
+        if len(node.args) > 1 and not isinstance(node, n.Cov):
+            return self.conditional(node, scope)
         if isinstance(node, n.E):
             return self.mean(lambda outcome: self.of(node.args[0], scope, outcome))
         one, two = node.args[0], node.args[-1]

@@ -6,7 +6,7 @@ The arithmetic is this wing's own and shares nothing with the kernel's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -43,6 +43,25 @@ class Poly:
         for powers, value in self.terms.items():
             for (_, law), power in powers:
                 value = value * moment(law, power)
+            total = total + value
+        return total
+
+    def given(self, held: Collection[Variable]) -> Poly:
+        """The expectation given some of the variables: a polynomial in those."""
+        terms: dict[Powers, Any] = {}
+        for powers, value in self.terms.items():
+            kept = tuple(item for item in powers if item[0] in held)
+            for (_, law), power in (item for item in powers if item[0] not in held):
+                value = value * moment(law, power)
+            terms[kept] = terms.get(kept, 0) + value
+        return Poly(terms)
+
+    def at(self, point: Callable[[Variable], Fraction]) -> Any:
+        """The value where each variable has the value that `point` gives it."""
+        total: Any = Fraction(0)
+        for powers, value in self.terms.items():
+            for own, power in powers:
+                value = value * point(own) ** power
             total = total + value
         return total
 

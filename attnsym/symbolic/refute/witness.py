@@ -17,6 +17,7 @@ from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, de
 from attnsym.symbolic.refute.laws import Law, laws
 from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, normal, with_moments
 from attnsym.symbolic.refute.satisfaction import satisfies
+from attnsym.symbolic.refute.variables import Poly, Variable
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES, family
 from attnsym.symbolic.trusted.polynomial import Budget, TooLarge
@@ -150,10 +151,13 @@ def by_size(lhs: Any, rhs: Any, assumptions: Iterable[Assumption], found: Search
     values = [size_function(side, assumptions) for side in (lhs, rhs)]
     if found.reached is None or None in values:
         return None
+    names = sorted(set().union(*(value.sizes for value in values if value)) or {"d_k"})
     for size in range(1, 200):
-        one, two = (value(size) for value in values if value)
+        sizes = {name: size + number for number, name in enumerate(names)}
+        one, two = (value.at(sizes) for value in values if value)
         if _differ(one, two):
-            return Witness(f"d_k = {size}, {found.reached.name}", size, one, two)
+            at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+            return Witness(f"{at}, {found.reached.name}", size, one, two)
     return None
 
 
@@ -208,7 +212,7 @@ def _under_laws(
     """Compare the sides under every law at hand that satisfies the assumptions."""
     sorts = {name: own.sorts for name in names if (own := family(name))}
     vectors, scalars = [name for name in names if sorts[name]], [name for name in names if not sorts[name]]
-    flexible = any(name not in FAMILIES for name in names)
+    flexible = _flexible(left, right)
     directions = {"u", "w"} | {item.arguments[0] for item in given if item.kind == "unit"}
     matrices = {name for name in names if len(sorts[name]) == 2}
     default = all(item.kind not in ("law", "moment") and "gaussian" not in item.kind for item in given)
@@ -238,6 +242,12 @@ def _under_laws(
                 return
 
 
+def _flexible(*sides: Any) -> bool:
+    """Whether some vector runs to a size that the rest of the claim says; then all sizes are tried alike."""
+    spoken = (n.name_of(node) for side in sides for node in side.atoms(sympy.IndexedBase))
+    return any(own.flexible for name in spoken if name and (own := family(name)))
+
+
 def _one_covariance(law: Law, given: tuple[Assumption, ...]) -> bool:
     """Whether all aligned pairs have the same covariance: there is one ρ."""
     pairs = [((f, 0), (g, 0)) for f, g in (item.arguments for item in given if item.kind == "aligned")]
@@ -247,17 +257,38 @@ def _one_covariance(law: Law, given: tuple[Assumption, ...]) -> bool:
 def _compare(left: Any, right: Any, evaluator: Evaluator, law: Law) -> Witness | bool | None:
     """Return a witness, True where the sides agree, None where one of them has no value."""
     free = sorted({node for side in (left, right) for node in _free_indices(side)}, key=str)
+    evaluator.outside = law.outcomes[0][1]
     for values in product(range(1, law.d + 1), repeat=len(free)):
         scope = dict(zip(free, values, strict=True))
         try:
             a, b = evaluator.of(left, scope), evaluator.of(right, scope)
         except NoValue:
             return None
+        shown = {str(name): value for name, value in {**scope, **evaluator.chosen}.items()}
+        if isinstance(a, Poly) or isinstance(b, Poly):  # something random stands outside every expectation
+            a, b = (side.at(_point) if isinstance(side, Poly) else side for side in (a, b))
+            shown |= _realised((left, right), evaluator.outside)
         if _differ(a, b):
-            chosen = {**scope, **evaluator.chosen}
-            at = "".join(f", {name} = {value}" for name, value in chosen.items())
+            at = "".join(f", {name} = {value}" for name, value in shown.items())
             return Witness(f"d_k = {law.d}{at}, {law.name}" if law.name else f"d_k = {law.d}{at}", law.d, a, b)
     return True
+
+
+def _point(variable: Variable) -> Fraction:
+    """One value of a variable: the first of a list, and for others numbers without pattern."""
+    number, law = variable
+    return Fraction(number + 2, 3) if isinstance(law, str) else law[number % len(law)][0]
+
+
+def _realised(sides: tuple[Any, Any], outcome: Mapping[str, Any]) -> dict[str, str]:
+    """The vectors of a claim as they came out, where it speaks of them outside expectations."""
+    spoken = {n.name_of(node) for side in sides for node in side.atoms(sympy.IndexedBase, sympy.Symbol)}
+    found = {}
+    for name, values in outcome.items():
+        if name in spoken:
+            shown = (str(value.at(_point) if isinstance(value, Poly) else value) for value in values)
+            found[name] = f"({', '.join(shown)})"
+    return found
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -284,7 +315,10 @@ def _deterministic(left: Any, right: Any, found: Search) -> None:
     indexed = any(side.has(sympy.Indexed, sympy.Sum, n.Dot, n.Trace) or n.H in side.atoms() for side in (left, right))
     more = () if indexed else (*((size, size) for size in range(4, 200)), (3, 2), (2, 5), (7, 4))
     budget = Budget(MAX_VALUES)
+    alike = _flexible(left, right)
     for keys, d in ((2, 2), (3, 2), (1, 1), (3, 3), (5, 5), *more):
+        if alike and keys != d:
+            continue
         found.tried += 1
         evaluator = Evaluator(d, keys, None, (), budget)
         for values in product(range(1, min(keys, d) + 1), repeat=len(free)):

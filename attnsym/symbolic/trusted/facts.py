@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption, given_moment
-from attnsym.symbolic.trusted.families import COMPONENT
+from attnsym.symbolic.trusted.families import COMPONENT, FAMILIES
+from attnsym.symbolic.trusted.polynomial import Monomial, NotCovered
 from attnsym.symbolic.trusted.terms import EXPONENTIAL, WEIGHT_SORT
 
 # Facts that give a name to what all components of a vector share; the name belongs to the vector it was said of.
@@ -69,17 +70,23 @@ class Facts:
     def _of(self, kind: str) -> tuple[tuple[str, ...], ...]:
         return tuple(sorted(self._by_kind.get(kind, ())))
 
-    def rate(self, family: str, sort: str) -> Fraction:
-        """How many powers of a size one factor of this vector may bring in (or take away) through its moments."""
+    def rates(self, family: str, sort: str) -> tuple[Fraction, Fraction]:
+        """How many powers of a size one factor of this vector may bring in, and take away, through its moments."""
         family = self.root(family)
-        own = [
-            Fraction(1, order) for (name, order), (_, size) in self.numbers.items() if (name, size) == (family, sort)
-        ]
-        if sort == COMPONENT and any(self.says(kind, family) for kind in ("isotropic", "induction_hypothesis")):
-            own.append(Fraction(1, 2))
+        numbers = self.numbers.items()
+        down = [Fraction(1, order) for (name, order), (_, size) in numbers if (name, size) == (family, sort)]
+        if sort == COMPONENT and (self.says("isotropic", family) or self.spread_evenly(family)):
+            down.append(Fraction(1, 2))
         if (family, sort) == (EXPONENTIAL, WEIGHT_SORT) and self.says("exchangeable", "p"):
-            own.append(Fraction(1))
-        return max(own, default=Fraction(0))
+            down.append(Fraction(1))
+        up = Fraction(int(sort == COMPONENT and self.says("induction_hypothesis", family)), 2)
+        return up, max(down, default=Fraction(0))
+
+    def spread_evenly(self, family: str) -> bool:
+        """Whether the squares of d_k components of one law add up to 1, so that each has the mean 1/d_k."""
+        known = FAMILIES.get(family)
+        fixed = known is not None and known.sorts == (COMPONENT,)
+        return fixed and family in self.units and self.says("identical", family)
 
     def root(self, family: str) -> str:
         """The vector that stands for this one."""
@@ -94,6 +101,34 @@ class Facts:
     def declares(self, kind: str, family: str) -> bool:
         """Whether `kind` was said of this very vector, so that a symbol bearing its name means something."""
         return Assumption(kind, (family,)) in self.declared
+
+    def parted(
+        self, monomial: Monomial, random: frozenset[str], given: tuple[str, ...] = ()
+    ) -> tuple[Monomial, Monomial]:
+        """
+        Split a monomial into what an expectation acts on and what it leaves alone.
+
+        Raises
+        ------
+        NotCovered
+            If what it acts on is not known to be independent of what it is taken given.
+        """
+        held = {self.root(name) for name in given}
+        inner = tuple(item for item in monomial if item[0][0] in random and item[0][0] not in held)
+        outer = tuple(item for item in monomial if item[0][0] not in random or item[0][0] in held)
+        moved = {name for (name, _), _ in inner}
+        if held and moved and not self._separate(moved, held):
+            names = ", ".join(sorted(moved | held))
+            raise NotCovered(
+                f"the expectation given {', '.join(given)} needs what it acts on independent of it ({names})"
+            )
+        return inner, outer
+
+    def _separate(self, moved: set[str], held: set[str]) -> bool:
+        """Whether these vectors, taken together, are independent of those, taken together."""
+        if any(moved | held <= group for group in self.groups):
+            return True
+        return any(moved | held <= group and ({first} == moved or {first} == held) for first, group in self.apart)
 
     def representative(self, family: str, indices: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
         """Follow ``same`` and ``constant`` to the component that this one equals."""

@@ -178,8 +178,8 @@ class _Evaluation:
                 values = range(1, self.sizes[sort] + 1)
                 self.budget.spend(len(values))
                 return add([self.of(body, {**environment, index: value}) for value in values])
-            case Mean(body):
-                return self._mean(self.of(body, environment))
+            case Mean(body, given):
+                return self._mean(self.of(body, environment), given)
 
     def _product(self, factors: tuple[Term, ...], environment: Mapping[int, int]) -> Polynomial:
         """Multiply; components and deltas first, since one δ = 0 spares the rest."""
@@ -215,13 +215,12 @@ class _Evaluation:
             indices = tuple(sorted(indices))
         return self.facts.representative(family, indices)
 
-    def _mean(self, value: Polynomial) -> Polynomial:
+    def _mean(self, value: Polynomial, given: tuple[str, ...]) -> Polynomial:
         parts = []
         value = self.on_the_sphere(value)
         self.budget.spend(6 * len(value))
         for monomial, coefficient in value.items():
-            inner = tuple(item for item in monomial if item[0][0] in self.random)
-            outer = tuple(item for item in monomial if item[0][0] not in self.random)
+            inner, outer = self.facts.parted(monomial, self.random, given)
             parts.append(self._times({outer: coefficient}, self.moments.mean(inner)))
         return add(parts)
 

@@ -55,11 +55,12 @@ def degrees(term: Term, sort: str, facts: Facts) -> tuple[int, int]:
             return -(-half_power // 2), half_power // 2
         case Parameter(name, power):
             quarters = Fraction(power, 4) if quarter_root(name) == sort else Fraction(0)
-            spread = abs(power) * _hidden(name, sort, facts)
-            return ceil(quarters + spread), floor(quarters - spread)
+            up, down = (abs(power) * own for own in _hidden(name, sort, facts))
+            up, down = (up, down) if power >= 0 else (down, up)
+            return ceil(quarters + up), floor(quarters - down)
         case Component(family) if family.startswith("C_"):
-            spread = 2 * facts.rate(family[2:], sort)
-            return ceil(spread), floor(-spread)
+            up, down = facts.rates(family[2:], sort)
+            return ceil(2 * up), floor(-2 * down)
         case Add(terms):
             bounds = [degrees(part, sort, facts) for part in terms]
             return max((high for high, _ in bounds), default=0), min((low for _, low in bounds), default=0)
@@ -75,26 +76,29 @@ def degrees(term: Term, sort: str, facts: Facts) -> tuple[int, int]:
         case Mean(body):
             high, low = degrees(body, sort, facts)
             # A known moment may bring in the size itself (isotropic direction 1/d_k, hypothesis d_k).
-            weight = ceil(_degree(body, lambda part: _rate(part, sort, facts)))
-            return high + weight, low - weight
+            up = _degree(body, lambda part: _rate(part, sort, facts, 0))
+            down = _degree(body, lambda part: _rate(part, sort, facts, 1))
+            return high + ceil(up), low - ceil(down)
         case _:
             return 0, 0
 
 
-def _rate(part: Term, sort: str, facts: Facts) -> Fraction:
-    return facts.rate(part.family, sort) if isinstance(part, Component) else Fraction(0)
+def _rate(part: Term, sort: str, facts: Facts, way: int) -> Fraction:
+    return facts.rates(part.family, sort)[way] if isinstance(part, Component) else Fraction(0)
 
 
-def _hidden(name: str, sort: str, facts: Facts) -> Fraction:
-    """How many powers of a size one factor of a parameter may stand for: m₂(û) is 1/d_k for an isotropic û."""
+def _hidden(name: str, sort: str, facts: Facts) -> tuple[Fraction, Fraction]:
+    """How many powers of a size, up and down, a parameter may stand for: m₂(û) is 1/d_k for an isotropic û."""
+    factors: list[tuple[int, str]] = []
     if name.startswith(("μ_", "σ_")):
-        return facts.rate(name[2:], sort)
-    if name.startswith("m_"):
+        factors = [(1, name[2:])]
+    elif name.startswith("m_"):
         order, family = name[2:-1].split("(")
-        return int(order) * facts.rate(family, sort)
-    if name == "ρ":
-        return max((facts.rate(f, sort) + facts.rate(g, sort) for f, g in facts.aligned), default=Fraction(0))
-    return Fraction(0)
+        factors = [(int(order), family)]
+    elif name == "ρ":
+        factors = [(1, family) for pair in facts.aligned for family in pair]
+    rates = [(count * up, count * down) for count, family in factors for up, down in [facts.rates(family, sort)]]
+    return sum((up for up, _ in rates), Fraction(0)), sum((down for _, down in rates), Fraction(0))
 
 
 def inverse_power(term: Term) -> int:
@@ -131,10 +135,10 @@ def sorts(term: Term, facts: Facts) -> set[str]:
         case Mean(body):
             return sorts(body, facts)
         case Parameter(name):
-            hidden = {sort for sort in SORTS if _hidden(name, sort, facts)}
+            hidden = {sort for sort in SORTS if any(_hidden(name, sort, facts))}
             root = quarter_root(name)
             return hidden | {root} if root else hidden
         case Component(family):
-            return {sort for sort in SORTS if facts.rate(family.removeprefix("C_"), sort)}
+            return {sort for sort in SORTS if any(facts.rates(family.removeprefix("C_"), sort))}
         case _:
             return set()

@@ -182,6 +182,8 @@ class Moments:
             return constant(0)
         if n > 1 and family in self.facts.fixed:
             return self._raised(self._power(family, index, 1), n)
+        if n == 2 and self.facts.spread_evenly(family):
+            return single(size_generator("d_k"), -2)
         named, number = self.facts.named, self._number(family, n)
         if number is not None:
             return number
@@ -258,7 +260,10 @@ class Moments:
 def _pattern(monomial: Monomial) -> object:
     """The factors of a monomial gathered by index, the indices forgotten where each factor bears at most one."""
     if any(len(index) > 1 for (_, index), _ in monomial):
-        return monomial
+        order: dict[object, int] = {}
+        return tuple(
+            (name, tuple(order.setdefault(at, len(order)) for at in index), power) for (name, index), power in monomial
+        )
     by_index: dict[tuple[object, ...], list[tuple[str, int]]] = {}
     for (name, index), power in monomial:
         by_index.setdefault(index, []).append((name, power))

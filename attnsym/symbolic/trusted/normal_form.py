@@ -60,7 +60,7 @@ def equal(claim: Claim, facts: Facts, values: Mapping[str, Polynomial] | None = 
         value = form.of(claim.difference, environment)
         for name, below in claim.denominators.items():
             value = form.cleared(value, (name, ()), form.of(below, environment))
-        if reduced(form.without_partition(value)):
+        if reduced(form.on_the_sphere(form.without_partition(value))):
             return False
     return True
 
@@ -77,7 +77,7 @@ def value(term: Term, claim: Claim, facts: Facts, values: Mapping[str, Polynomia
     budget = Budget()
     fixed = dict(claim.free)
     form = _Form(facts, claim.random, claim.sorts, fixed, budget, Moments(facts, budget, values))
-    return reduced(form.of(term, {index: index for index in fixed}))
+    return reduced(form.on_the_sphere(form.of(term, {index: index for index in fixed})))
 
 
 def _patterns(free: Mapping[int, str]) -> Iterator[tuple[dict[int, int], dict[int, str]]]:
@@ -142,8 +142,8 @@ class _Form:
                 return result
             case Sum(index, sort, body):
                 return self._sum(index, sort, body, environment)
-            case Mean(body):
-                return self._mean(self.of(body, environment))
+            case Mean(body, given):
+                return self._mean(self.of(body, environment), given)
 
     def _component(self, family: str, labels: tuple[int, ...]) -> Polynomial:
         if family.startswith("C_") and self.facts.says("second_moments", family[2:]):
@@ -196,12 +196,11 @@ class _Form:
                         accumulate(result, self._canonical(monomial), x * y)
         return result
 
-    def _mean(self, value: Polynomial) -> Polynomial:
+    def _mean(self, value: Polynomial, given: tuple[str, ...]) -> Polynomial:
         result: Polynomial = {}
         for monomial, coefficient in value.items():
             bound = self._bound(monomial)
-            inner = tuple(item for item in monomial if item[0][0] in self.random)
-            outer = tuple(item for item in monomial if item[0][0] not in self.random)
+            inner, outer = self.facts.parted(monomial, self.random, given)
             for moment, factor in self.moments.mean(inner).items():
                 rest = times(outer, moment)
                 if vanishes(rest, self.facts.orders):
@@ -224,6 +223,53 @@ class _Form:
         """Multiply by powers of Z until no 1/Z is left."""
         fixed = [single((EXPONENTIAL, (label,))) for label, sort in self.fixed.items() if sort == WEIGHT_SORT]
         return self.cleared(value, INVERSE, add([*fixed, single((EXPONENTIAL, (0,)))]))
+
+    def on_the_sphere(self, value: Polynomial) -> Polynomial:
+        """Sum the squares of a vector of length 1: over labels not in use, 1 less the squares of those in use."""
+        while self.facts.units:
+            result: Polynomial = {}
+            changed = False
+            for monomial, coefficient in value.items():
+                found = self._lone_square(monomial)
+                pieces = {monomial: 1} if found is None else self._summed(monomial, *found)
+                changed = changed or found is not None
+                for piece, factor in pieces.items():
+                    accumulate(result, self._canonical(piece), coefficient * factor)
+            if not changed:
+                break
+            self.budget.spend(1 + len(result))
+            value = result
+        return value
+
+    def _lone_square(self, monomial: Monomial) -> tuple[Generator, Generator | None] | None:
+        """A factor w_l² whose label l occurs nowhere else: the component, and the moment that it stands in, if any."""
+        bound = self._bound(monomial)
+        seen: list[tuple[Generator, int, Generator | None]] = []
+        for generator, power in monomial:
+            inside: Monomial = generator[1] if generator[0] == MOMENT else ()  # type: ignore[assignment]
+            seen += [(own, n * power, generator) for own, n in inside] if inside else [(generator, power, None)]
+        for label in bound:
+            places = [(own, n, where) for own, n, where in seen if label in own[1]]
+            if len(places) == 1 and places[0][0][0] in self.facts.units and places[0][1] == 2:
+                own, _, where = places[0]
+                if where is None or dict(monomial)[where] == 1:
+                    return own, where
+        return None
+
+    def _summed(self, monomial: Monomial, own: Generator, where: Generator | None) -> Polynomial:
+        (label,) = own[1]
+        bound = self._bound(monomial)
+        sort = bound[label]  # type: ignore[index]
+        used = [*(at for at, s in self.fixed.items() if s == sort), *(at for at, s in bound.items() if s == sort)]
+        rest = tuple(item for item in monomial if item[0] != (where or own))
+        block: Monomial = where[1] if where else ()  # type: ignore[assignment]
+        left = tuple(item for item in block if item[0] != own)
+        parts: list[Polynomial] = []
+        for at in (None, *(at for at in used if at != label)):
+            square: Monomial = () if at is None else (((own[0], (at,)), 2),)
+            inner: Polynomial = self.moments.mean(times(left, square)) if where else {square: 1}
+            parts.append(self._times({rest: 1 if at is None else -1}, inner))
+        return add(parts)
 
     def cleared(self, value: Polynomial, inverse: Generator, below: Polynomial) -> Polynomial:
         """Multiply by a denominator until no inverse of it is left."""

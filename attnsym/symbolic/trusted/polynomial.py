@@ -18,6 +18,10 @@ class TooLarge(ValueError):
     """An expression beyond the work that the kernel is willing to do."""
 
 
+class NotCovered(ValueError):
+    """A question that the rules do not cover under the facts given."""
+
+
 class Budget:
     """Counts products of monomials, so that no input can hang the checker."""
 

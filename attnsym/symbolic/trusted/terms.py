@@ -80,9 +80,10 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The expectation of `body`."""
+    """The expectation of `body`, given the vectors named."""
 
     body: Term
+    given: tuple[str, ...] = ()
 
 
 Term: TypeAlias = Number | Parameter | Size | Component | Delta | Add | Mul | Power | Sum | Mean

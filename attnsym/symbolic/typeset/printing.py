@@ -168,10 +168,17 @@ class Typesetter:
         return Row((Token("log ", r"\log ", "mi"), self.in_product(node.args[0])))
 
     def expectation(self, node: Any) -> Box:
-        return Row((Token("E", r"\mathbb{E}"), Fence(self.box(node.args[0]), "[", "]")))
+        return Row((Token("E", r"\mathbb{E}"), Fence(self.given(node), "[", "]")))
+
+    def given(self, node: Any) -> Box:
+        """Return the inside of an expectation, with what it is taken given."""
+        inside = self.box(node.args[0])
+        return Row((inside, Token(" | ", r"\mid ", "mo"), self.list(node.args[1:]))) if node.args[1:] else inside
 
     def named(self, node: Any) -> Box:
         name = type(node).__name__
+        if isinstance(node, n.Var):
+            return Row((Token(name, rf"\operatorname{{{name}}}"), Fence(self.given(node))))
         return Row((Token(name, rf"\operatorname{{{name}}}"), Fence(self.list(node.args))))
 
     def list(self, nodes: Any) -> Box:
