@@ -5,6 +5,9 @@ from .audit.files.audit import audit_files as audit_files
 from .audit.functions.audit import audit_callable as audit_callable
 from .audit.functions.findings import Finding as Finding
 from .audit.functions.result import CallableAudit as CallableAudit
+from .audit.live.alerts import Alert as Alert
+from .audit.live.alerts import AttentionAlert as AttentionAlert
+from .audit.live.alerts import AttentionWarning as AttentionWarning
 from .audit.live.history import WatchRow as WatchRow
 from .audit.live.history import read_history as read_history
 from .audit.live.watching import watch as watch

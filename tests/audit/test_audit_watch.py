@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from analysis import WatchRow, read_history, watch
+from analysis import AttentionAlert, AttentionWarning, WatchRow, read_history, watch
+from analysis.audit.live.alerts import Alarm
 from analysis.audit.live.history import HistoryFile
 
 
@@ -89,6 +90,46 @@ def test_watch_without_torch_says_what_to_install(monkeypatch):
 def test_every_must_be_a_positive_whole_number(every):
     with pytest.raises(ValueError, match="every must be"), watch(object(), every=every):
         pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scale": 8.0}, "the scale × 22.6 (channel 2 carries 75% of the largest score)"),
+        ({"query_norm": 90.0, "largest_channel_share": 0.1}, "norms of the queries × 31.8"),
+        ({"key_norm": 90.0, "largest_channel_share": 0.1}, "norms of the keys × 31.8"),
+        ({"cosine_at_largest": -1.0, "largest_channel_share": 0.1}, "alignment of q and k × 2.83"),
+        ({"d_k": 0}, "its queries and keys were not seen"),
+    ],
+)
+def test_an_alert_names_the_largest_factor(changes, words):
+    alarm, told = Alarm({"largest_score": 100, "action": lambda alert: told.append(alert)}), []
+    row = example_row(**changes)
+    alarm.see([row, example_row(head=2, largest_score=99.0), row])  # a head is told once
+    (alert,) = told
+    assert (alert.row, alert.quantity, alert.value, alert.threshold, alert.cause) == (
+        row,
+        "largest_score",
+        130,
+        100,
+        words,
+    )
+    assert str(alert) == f'h.0,"attn", head 1, step 3: largest_score 130 is above 100; {words}.'
+
+
+@pytest.mark.parametrize(
+    ("alert", "message"),
+    [
+        ({}, "takes thresholds of .*: got none"),
+        ({"entropy": 0.1}, "takes thresholds of .*: got 'entropy'"),
+        ({"largest_score": math.nan}, "must be a finite number"),
+        ({"largest_score": "3"}, "must be a finite number"),
+        ({"largest_score": 3, "action": "stop"}, 'must be "warn", "raise" or a function'),
+    ],
+)
+def test_alerts_that_cannot_be_are_refused(alert, message):
+    with pytest.raises(ValueError, match=message):
+        Alarm(alert)
 
 
 def by_hand(q, k, visible, scale, kept):
@@ -566,6 +607,47 @@ class TestTorch:
             model(q, k, k)
         assert [row.rows for row in watcher.rows] == [0, 0, 0]
         assert all(math.isnan(row.largest_score) for row in watcher.rows)
+
+    def test_alerts_of_a_run_warn_once_and_raise_when_asked(self, torch):
+        model = Fused(torch)
+        q = torch.randn(1, 2, 5, 4)
+        large = q * torch.tensor([1.0, 50.0])[:, None, None]
+
+        def run():
+            with watch(model, alert={"largest_score": 500, "entropy_fraction": 0.2}):
+                for x in (q, large, large):
+                    model(x, x, x)
+
+        with pytest.warns(AttentionWarning) as caught:
+            run()
+        assert [str(w.message).split(";")[0].split(" is ")[0].rsplit(" ", 1)[0] for w in caught] == [
+            "Fused, head 1, step 1: largest_score",
+            "Fused, head 1, step 1: entropy_fraction",
+        ]
+        with watch(model, alert={"largest_score": 500, "action": "raise"}) as watcher:
+            model(q, q, q)
+            with pytest.raises(AttentionAlert, match="head 1, step 1: largest_score"):
+                model(large, large, large)
+        assert sorted({row.step for row in watcher.rows}) == [0, 1]
+        assert not torch.nn.modules.module._has_any_global_hook()
+
+    def test_every_finished_row_is_handed_on(self, torch, tmp_path):
+        model, handed = Fused(torch), []
+        q = torch.randn(1, 2, 5, 4, requires_grad=True)
+        with watch(model, on_row=handed.append) as watcher:
+            for step in range(3):
+                model(q, q, q).sum().backward()
+                assert [row.step for row in handed] == [s for s in range(step) for _ in range(2)]
+        assert handed == watcher.rows
+        assert all(row.query_gradient_norm > 0 for row in handed)
+
+        def broken(row):
+            raise KeyError("no tracker")
+
+        with watch(model, on_row=broken, history=tmp_path / "h.csv") as watcher:
+            model(q, q, q)
+        assert len(read_history(tmp_path / "h.csv")) == 2
+        assert watcher.unseen == ("on_row: raised KeyError: 'no tracker'.",)
 
     def test_reentrant_checkpointing_is_told(self, torch):
         from torch.utils.checkpoint import checkpoint

@@ -48,6 +48,7 @@ class Capture:
         self.finished: list[Record] = []
         self.softmaxes = Softmaxes(self._eager)
         self.on_finish: Callable[[], None] | None = None
+        self.on_pass: Callable[[list[WatchRow]], None] | None = None
         self._pass: contextlib.ExitStack | None = None
 
     @contextlib.contextmanager
@@ -109,7 +110,10 @@ class Capture:
         if not self.depth:
             if isinstance(module, FUSED):  # of two global hooks the older one, this, comes first
                 self._leave(module, args, *rest)
+            watched = self.active
             self._close()
+            if watched and self.on_pass is not None:
+                self.on_pass(self._rows(self.records))
 
     def _close(self) -> None:
         self.depth = 0
@@ -179,10 +183,13 @@ class Capture:
         """Return the rows of finished steps, and forget them."""
         if last:
             self._finish()
-        rows: list[WatchRow] = []
         finished, self.finished = self.finished, []
-        for record in finished:
-            with self._told(record.module):
+        return self._rows(finished)
+
+    def _rows(self, records: list[Record]) -> list[WatchRow]:
+        rows: list[WatchRow] = []
+        for record in records:
+            with self.told(record.module):
                 rows += record.rows()
         return rows
 
@@ -192,7 +199,7 @@ class Capture:
         return next((self.names[m] for m, _ in reversed(self.stack) if m in self.names), "?")
 
     @contextlib.contextmanager
-    def _told(self, where: str) -> Iterator[None]:
+    def told(self, where: str) -> Iterator[None]:
         """Keep our own work out of our sight; what goes wrong is noted and never raised into the model."""
         was, self.busy = self.busy, True
         try:
@@ -227,7 +234,7 @@ class Capture:
         enable_gqa: bool = False,
     ) -> None:
         """Take the statistics of one call."""
-        with self._told(where):
+        with self.told(where):
             check_readable(query)
             check_readable(key)
             dtype = product_type(query)
@@ -243,7 +250,7 @@ class Capture:
     def _eager(self, scores: Any, n_keys: int, product: Product | None) -> None:
         """Take the statistics of scores that a softmax took."""
         where = self.where
-        with self._told(where):
+        with self.told(where):
             check_readable(scores)
             with torch.no_grad(), torch._C.DisableTorchFunction(), _no_autocast(scores):
                 four = four_axes(scores)
@@ -310,7 +317,7 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]  # torch is optional, and 
             capture.reasons.setdefault(capture.where, f"{name} keeps its scores to itself")
         result = function(*args, **options)
         if not capture.busy:
-            with capture._told(capture.where), torch._C.DisableTorchFunction():
+            with capture.told(capture.where), torch._C.DisableTorchFunction():
                 capture.softmaxes.see(function, args, options, result)
         return result
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.audit.live.alerts import Alarm
 from analysis.audit.live.history import HistoryFile, WatchRow
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ class Watcher:
         All finished steps; only the latest where a history file takes them.
     """
 
-    def __init__(self, capture: Capture, history: HistoryFile | None) -> None:
-        """Join a capture with the file that its rows go to."""
-        self._capture, self._history = capture, history
+    def __init__(
+        self, capture: Capture, history: HistoryFile | None, on_row: Callable[[WatchRow], object] | None
+    ) -> None:
+        """Join a capture with the file and the function that its rows go to."""
+        self._capture, self._history, self._on_row = capture, history, on_row
         self._rows: list[WatchRow] = []
         self._seen: set[str] = set()
 
@@ -69,6 +72,12 @@ class Watcher:
     def _collect(self, *, last: bool = False) -> None:
         rows = self._capture.take(last=last)
         self._seen |= {row.module for row in rows}
+        if self._on_row is not None:
+            try:
+                for row in rows:
+                    self._on_row(row)
+            except Exception as error:  # a tracker that fails is no reason for the run to
+                self._capture.notes["on_row"] = f"raised {type(error).__name__}: {' '.join(str(error).split())[:120]}"
         if self._history is not None and rows:
             self._history.write(rows)
             self._rows = rows
@@ -77,7 +86,14 @@ class Watcher:
 
 
 @contextlib.contextmanager
-def watch(model: Any, *, every: int = 1, history: str | Path | None = None) -> Iterator[Watcher]:
+def watch(
+    model: Any,
+    *,
+    every: int = 1,
+    history: str | Path | None = None,
+    alert: Mapping[str, Any] | None = None,
+    on_row: Callable[[WatchRow], object] | None = None,
+) -> Iterator[Watcher]:
     """
     Watch the attention of a torch model while it runs; its output is unchanged to the bit.
 
@@ -88,6 +104,14 @@ def watch(model: Any, *, every: int = 1, history: str | Path | None = None) -> I
         Take statistics at forward passes 0, every, 2·every, ….
     history : path, optional
         A .csv or .jsonl file that gets a row per step, module and head as steps finish; it is replaced.
+    alert : mapping, optional
+        Thresholds of "largest_score", "largest_signed_score", "within_row_variance", "dead_row_fraction" (from above)
+        and "entropy_fraction" (from below), looked at when a watched pass ends, before its backward pass. Once per head
+        and quantity an `AttentionWarning` says which head, by how much and why; ``"action": "raise"`` raises
+        `AttentionAlert` instead, and a function there is called with the `Alert`.
+    on_row : callable, optional
+        Called with each `WatchRow` as its step finishes, backward pass included: for a tracker's log. What it raises is
+        told in ``unseen``.
 
     Yields
     ------
@@ -99,7 +123,9 @@ def watch(model: Any, *, every: int = 1, history: str | Path | None = None) -> I
     ImportError
         Without torch (the extra ``torch``).
     ValueError
-        For something that is no module, an ``every`` below 1, or a history of another kind.
+        For something that is no module, an ``every`` below 1, a history of another kind, or an alert that cannot be.
+    AttentionAlert
+        From a pass beyond a threshold, where the alert's action is "raise".
     OSError
         When the history cannot be written.
 
@@ -131,11 +157,13 @@ def watch(model: Any, *, every: int = 1, history: str | Path | None = None) -> I
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module: got {type(model).__name__}")
     capture = Capture(model, every)
+    if alert is not None:
+        capture.on_pass = Alarm(alert).see
     file = None if history is None else HistoryFile(history)
-    watcher = Watcher(capture, file)
+    watcher = Watcher(capture, file, on_row)
     try:
         with capture.installed():
-            if file is not None:
+            if file is not None or on_row is not None:
                 capture.on_finish = watcher._collect
             yield watcher
     finally:

@@ -1,0 +1,109 @@
+"""Thresholds on a watched model: which head crossed which, and why its scores are large."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.audit.live.history import WatchRow
+from analysis.vocabulary.text import printable
+
+# the column of each quantity, and whether a head is in trouble below the threshold instead of above it
+QUANTITIES = {
+    "largest_score": ("largest_score", False),
+    "largest_signed_score": ("largest_signed_score", False),
+    "within_row_variance": ("within_row_variance", False),
+    "dead_row_fraction": ("dead_row_fraction", False),
+    "entropy_fraction": ("entropy_ratio", True),
+}
+CHANNEL = 0.4
+
+
+class AttentionWarning(UserWarning):
+    """A head of a watched model crossed a threshold."""
+
+
+class AttentionAlert(RuntimeError):
+    """A head of a watched model crossed a threshold, and the caller asked to stop there."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A head that crossed a threshold: the row, the quantity, its value and the threshold, and why, in words."""
+
+    row: WatchRow
+    quantity: str
+    value: float
+    threshold: float
+    cause: str
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        row, side = self.row, "below" if QUANTITIES[self.quantity][1] else "above"
+        place = f"{printable(row.module)}, head {row.head}, step {row.step}"
+        return f"{place}: {self.quantity} {self.value:.4g} is {side} {self.threshold:g}; {self.cause}."
+
+
+class Alarm:
+    """Tells once per head and quantity that a threshold is crossed."""
+
+    def __init__(self, alert: Mapping[str, Any]) -> None:
+        """Read thresholds by quantity, and under "action" what to do; ValueError for other names or values."""
+        rest = dict(alert)
+        self.action: str | Callable[[Alert], object] = rest.pop("action", "warn")
+        if not callable(self.action) and self.action not in ("warn", "raise"):
+            raise ValueError(f'the action of an alert must be "warn", "raise" or a function: got {self.action!r}')
+        unknown = [name for name in rest if name not in QUANTITIES]
+        if unknown or not rest:
+            named = repr(unknown[0]) if unknown else "none"
+            raise ValueError(f"an alert takes thresholds of {', '.join(QUANTITIES)}: got {named}")
+        for name, value in rest.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ValueError(f"the threshold of {name} must be a finite number: got {value!r}")
+        self.thresholds: dict[str, float] = rest
+        self._told: set[tuple[str, int, int, str]] = set()
+
+    def see(self, rows: Iterable[WatchRow]) -> None:
+        """Tell which rows are beyond a threshold for the first time."""
+        for row in rows:
+            for quantity, threshold in self.thresholds.items():
+                column, below = QUANTITIES[quantity]
+                value = getattr(row, column)
+                place = (row.module, row.call, row.head, quantity)
+                if (value < threshold if below else value > threshold) and place not in self._told:
+                    self._told.add(place)
+                    self._tell(Alert(row, quantity, value, threshold, cause(row)))
+
+    def _tell(self, alert: Alert) -> None:
+        if callable(self.action):
+            self.action(alert)
+        elif self.action == "raise":
+            raise AttentionAlert(str(alert))
+        else:
+            warnings.warn(str(alert), AttentionWarning, stacklevel=2)
+
+
+def cause(row: WatchRow) -> str:
+    """
+    Return the largest factor of the largest score, against q and k of length √d_k at a random angle and 1/√d_k.
+
+    |s| = scale·√d_k × ‖q‖/√d_k × ‖k‖/√d_k × √d_k·|cos|, with rms norms for those of the pair itself.
+    """
+    if not row.d_k or math.isnan(row.query_norm):
+        return "its queries and keys were not seen"
+    root = math.sqrt(row.d_k)
+    factors = {
+        "the scale": abs(row.scale) * root,
+        "norms of the queries": row.query_norm / root,
+        "norms of the keys": row.key_norm / root,
+        "alignment of q and k": abs(row.cosine_at_largest) * root,
+    }
+    known = {name: factor for name, factor in factors.items() if math.isfinite(factor)}
+    name = max(known, key=lambda word: known[word])
+    channel = ""
+    if row.largest_channel_share > CHANNEL:
+        channel = f" (channel {row.largest_channel} carries {row.largest_channel_share:.0%} of the largest score)"
+    return f"{name} × {known[name]:.3g}{channel}"
