@@ -13,6 +13,7 @@ from analysis.confront.cell import Cell, Scalar
 from analysis.confront.derived import Support, support
 from analysis.confront.inputs import Inputs
 from analysis.confront.relation import Relation
+from analysis.vocabulary.numbers import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,6 +144,10 @@ class Claim:
         asked = self.replicates(cell) if callable(self.replicates) else self.replicates
         if isinstance(asked, bool) or not isinstance(asked, int) or asked < 2:
             raise ValueError(f"claim {self.key!r}: replicates must be a whole number of at least 2: got {asked!r}")
+        if asked * budget > LARGEST_WHOLE:
+            raise ValueError(
+                f"budget {budget:g} asks claim {self.key!r} for more than {LARGEST_WHOLE} replicates a cell"
+            )
         return max(math.ceil(asked * budget), 2)
 
     def prediction(self, cell: Cell) -> Any:

@@ -18,7 +18,8 @@ from analysis.confront.claims import CLAIMS
 from analysis.confront.confirmation import CellResult, ClaimResult, ClaimVerdict, Confirmation
 from analysis.measure.draw.chunks import chunk_size, sizes
 from analysis.measure.estimate.accumulators import Sample
-from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor
+from analysis.measure.run.effort import check_effort
+from analysis.measure.run.executors import ExecutorLike, check_sendable, open_executor, workers_of
 from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.seeds import check_seed, settings_digest
 from analysis.measure.run.shards import run_cells
@@ -52,10 +53,14 @@ class ClaimCell:
         return str(self.cell)
 
     @property
+    def elements(self) -> int:
+        """Random numbers per replicate, roughly."""
+        return int(self.cell.get("d_k", 1)) * (int(self.cell.get("n_keys", 1)) + 1)
+
+    @property
     def chunk(self) -> int:
         """Replicates drawn at once: a property of the cell, never of the number of workers or replicates."""
-        d_k, n_keys = int(self.cell.get("d_k", 1)), int(self.cell.get("n_keys", 1))
-        return chunk_size(d_k * (n_keys + 1), _CHUNK_ELEMENTS, least=16)
+        return chunk_size(self.elements, _CHUNK_ELEMENTS, least=16)
 
     @property
     def shard(self) -> int:
@@ -149,6 +154,8 @@ def confirm(
                 check_sendable(pool, f"claim {claim.key!r}: {name}", getattr(claim, name))
         shards = None if store is None else stack.enter_context(Store(store, {"name": "confirm", "seed": seed}))
         work = [(item, item.claim.replicates_at(item.cell, budget)) for item in cells]
+        numbers = sum(count * item.elements for item, count in work)
+        check_effort("budget", numbers, workers_of(pool), shown=progress)
         advance = stack.enter_context(progress_bar("confirm", sum(count for _, count in work), shown=progress))
         outcomes = {}
         for keep_values in (False, True):

@@ -100,7 +100,9 @@ def test_minutes_of_work_are_announced(capsys):
     effort.check_effort("replicates", 5e8, 1, shown=True)
     assert capsys.readouterr().err == ""
     effort.check_effort("replicates", 3.6e12, 2, shown=True)
-    assert capsys.readouterr().err == "attnsym: replicates asks for 3.6e+12 random numbers, some 5 hours of 2 workers\n"
+    assert (
+        capsys.readouterr().err == "attnsym: replicates asks for 3.6e+12 random numbers, some 10 hours of 2 workers\n"
+    )
     effort.check_effort("replicates", 3.6e12, 2, shown=False)
     assert capsys.readouterr().err == ""
     with pytest.raises(ValueError, match=r"budget asks for .* years"):
@@ -194,3 +196,9 @@ def test_the_command_says_what_cannot_end(capsys):
     command = ["study", "entropy", "--d-k", "16", "--n-keys", "16", "--target-rse", "1e-12"]
     assert main(command) == 2
     assert "target_rse asks for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", ["1e308", "1e15", "1e10"])
+def test_a_budget_that_cannot_end_is_refused(budget, capsys):
+    assert main(["confirm", "score-mean", "--budget", budget]) == 2
+    assert "budget" in capsys.readouterr().err

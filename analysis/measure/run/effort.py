@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Protocol
 
-RATE = 1e8  # random numbers a second and worker: within a factor of five on the processors of these years
+RATE = 5e7  # random numbers a second and worker: within a factor of five on the processors of these years
 _SAY = 60.0  # seconds
 _YEAR = 365 * 86_400.0
 _UNITS = ((_YEAR, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
