@@ -45,6 +45,7 @@ _LOGSUMEXP_SERIES = (
 )
 
 
+@np.errstate(all="ignore")
 def high_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
     """
     Expand in σ², for small σ at fixed n_keys.
@@ -117,6 +118,7 @@ class NormalMaximum(NamedTuple):
     gap: float
 
 
+@np.errstate(all="ignore")
 def normal_maximum(n_keys: int) -> NormalMaximum:
     """
     Return the constants of the largest of n_keys standard normals.
@@ -163,6 +165,7 @@ def normal_maximum(n_keys: int) -> NormalMaximum:
     return NormalMaximum(mean, second, third, float(optimize.brentq(ahead, 0.0, 3.0, xtol=1e-15)))
 
 
+@np.errstate(all="ignore")
 def low_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
     """
     Expand in 1/σ, for large σ at fixed n_keys: what unscaled attention (σ ≈ √d_k) does.
@@ -213,6 +216,7 @@ def low_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
     return Asymptotic(*values[quantity])
 
 
+@np.errstate(all="ignore")
 def random_energy(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
     """
     Give the limit of many keys with σ/σ_c fixed, σ_c = √(2 log n): Derrida's random energy model.

@@ -22,6 +22,7 @@ Values = float | NDArray[np.float64]
 PLAIN = {*Expectations._fields, "max_weight", "query_gradient"}
 
 
+@np.errstate(all="ignore")  # what under- or overflows on the way to a value is meant to
 def expectation(
     name: str,
     n_keys: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,10 @@ def score_distribution(d_k: int, scale: ScaleLike = None) -> Any:
     return score_law(dimension, scale=abs(factor))
 
 
+_FAR = 1e8
+_quiet = np.errstate(all="ignore")  # densities and tails underflow where they are 0
+
+
 class ScoreLaw(stats.rv_continuous):
     """The variance-gamma law of kᵀq: its shape parameter is d_k; `score_distribution` freezes it."""
 
@@ -66,33 +71,42 @@ class ScoreLaw(stats.rv_continuous):
         (d,) = shape
         return (d >= 1) & (d == np.floor(d))
 
+    @_quiet
     def _logpdf(self, x: Any, *shape: Any) -> Any:
         return _by_dimension(_log_density, np.abs(x), *shape)
 
+    @_quiet
     def _pdf(self, x: Any, *shape: Any) -> Any:
         return np.exp(self._logpdf(x, *shape))
 
+    @_quiet
     def _logsf(self, x: Any, *shape: Any) -> Any:
         tail = _by_dimension(_log_tail, np.abs(x), *shape)
         return np.where(x >= 0, tail, np.log1p(-np.exp(tail)))
 
+    @_quiet
     def _sf(self, x: Any, *shape: Any) -> Any:
         tail = np.exp(_by_dimension(_log_tail, np.abs(x), *shape))
         return np.where(x >= 0, tail, 1 - tail)
 
+    @_quiet
     def _logcdf(self, x: Any, *shape: Any) -> Any:
         return self._logsf(-x, *shape)
 
+    @_quiet
     def _cdf(self, x: Any, *shape: Any) -> Any:
         return self._sf(-x, *shape)
 
+    @_quiet
     def _ppf(self, q: Any, *shape: Any) -> Any:
         return -self._isf(q, *shape)
 
+    @_quiet
     def _isf(self, q: Any, *shape: Any) -> Any:
         sign = np.where(q <= 0.5, 1.0, -1.0)
         return sign * _by_dimension(_tail_quantile, np.minimum(q, 1 - q), *shape)
 
+    @_quiet
     def _stats(self, *shape: Any, **_: Any) -> Any:
         d = np.asarray(shape[0], dtype=np.float64)
         return np.zeros_like(d), d, np.zeros_like(d), 6 / d
@@ -121,6 +135,27 @@ def _by_dimension(function: Any, x: Any, d: Any) -> Array:
     return result
 
 
+def _far_too(near: Any) -> Any:
+    """
+    Extend the log density, or the log tail, beyond what the integral resolves, by its leading term.
+
+    K_ν(x) is √(π/(2x))·e⁻ˣ(1 + O(ν²/x)), the tail is the density times 1 + O(d/x), and the logarithm is near -x: beyond
+    x = 1e8·d rounding leaves nothing else.
+    """
+
+    @wraps(near)
+    def everywhere(x: Array, d: float) -> Array:
+        result = np.full(x.shape, -np.inf)
+        far = (x > _FAR * d) & np.isfinite(x)
+        result[far] = (d / 2 - 1) * np.log(x[far]) - x[far] - math.lgamma(d / 2) - d / 2 * math.log(2)
+        result[x <= _FAR * d] = near(x[x <= _FAR * d], d)
+        result[np.isnan(x)] = np.nan
+        return result
+
+    return everywhere
+
+
+@_far_too
 def _log_density(x: Array, d: float) -> Array:
     """Return log of the density at x >= 0."""
     if d == 1:
@@ -130,6 +165,7 @@ def _log_density(x: Array, d: float) -> Array:
     return _log_mixture(y, d, d - 1, lambda ratio: -(ratio**2) / 2) - math.log(2 * math.pi * d) / 2
 
 
+@_far_too
 def _log_tail(x: Array, d: float) -> Array:
     """Return log P(X > x) at x >= 0."""
     return _log_mixture(x / math.sqrt(d), d, d, lambda ratio: special.log_ndtr(-ratio))

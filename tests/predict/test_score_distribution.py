@@ -106,3 +106,16 @@ def test_draws_of_vectors_follow_the_law(d_k, seed):
 def test_bad_input(arguments, named):
     with pytest.raises(ValueError, match=named):
         score_distribution(*arguments)
+
+
+@pytest.mark.parametrize("d_k", [1, 2, 3, 64, 10**6])
+def test_far_tails_join_the_integral_and_end_at_infinity(d_k):
+    law = score_distribution(d_k, scale="unscaled")
+    beside = np.array([0.999, 1.001]) * 1e8 * d_k  # the slope is -1 + O(d/x): a jump between the routes would show
+    for method in (law.logpdf, law.logsf):
+        near, far = method(beside)
+        assert (near - far) / (beside[1] - beside[0]) == pytest.approx(1, abs=1e-8)
+        assert method(1e300) == pytest.approx(-1e300, rel=1e-12)
+    assert [law.pdf(np.inf), law.pdf(-np.inf), law.sf(np.inf), law.cdf(-np.inf)] == [0, 0, 0, 0]
+    assert [law.cdf(np.inf), law.sf(-np.inf)] == [1, 1]
+    assert np.isnan(law.pdf(np.nan))
