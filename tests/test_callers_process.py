@@ -47,6 +47,8 @@ CALLS = {
     "audit_example": lambda path: str(analysis.audit_example()),
     "audit_files": files,
     "audit_tensors": lambda path: [str(analysis.audit_tensors(q, K)) for q in SIZES],
+    "audit_trends": None,  # of numbers that audits returned: tests/audit
+    "compare_audits": None,
     "audit_weights": lambda path: [
         str(analysis.audit_weights(w, w[::-1], num_heads=2)) for w in (Q[0, 0, :8], Q[0, 0, :8] * 0)
     ],
