@@ -71,8 +71,9 @@ def sentence_figure(ground: Numbers, along: str) -> Figure:
     axes.plot(x, [ground.finds(cell) for cell in ground.cells], "-", color="#1b6ca8", label="exact")
     says = {"at most": "says at most", "at least": "says at least"}.get(ground.relation, "says")
     axes.plot(x, [ground.says(cell) for cell in ground.cells], "--", color="#c8452f", label=says)
-    if ground.sample is not None:
-        measured = np.array([ground.measure(cell) for cell in ground.cells])
+    if ground.measurable:
+        x = [float(cell.get(along)) for cell in ground.measurable]
+        measured = np.array([ground.measure(cell) for cell in ground.measurable])
         axes.errorbar(x, measured[:, 0], 2 * measured[:, 1], fmt="o", ms=4, color="#000000", label="measured, ± 2 SE")
     axes.set_xscale("log")
     axes.set_xlabel(along)

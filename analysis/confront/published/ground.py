@@ -20,6 +20,9 @@ Relation: TypeAlias = Literal["equal", "at most", "at least", "limit"]
 _ROUNDING = 1e-9  # of two float64 routes to one number
 # Of a measurement that must agree with the exact number: chance alone crosses it once in 5e8 comparisons.
 _CRITICAL = 6.0
+# Scores that a measurement draws, and the longest row that it draws.
+_NUMBERS = 400_000
+_LONGEST = 20_000
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Numbers:
     sample : callable ``(cell, rng, replicates) -> array`` or None
         Draws through the core whose mean must agree with the exact number.
     replicates : int
+        Draws at a cell; fewer, 64 at least, where rows are long.
     """
 
     what: str
@@ -106,17 +110,18 @@ class Numbers:
 
     def measure(self, cell: Cell, seed: int = 0) -> tuple[float, float]:
         """Return the mean of the draws at a cell and its standard error."""
-        import numpy as np
-
-        from analysis.measure.run.seeds import settings_digest, shard_sequence
-
         assert self.sample is not None
-        sequence = shard_sequence(seed, settings_digest(self.what, dict(cell.settings)), 0)
-        draws = self.sample(cell, np.random.Generator(np.random.PCG64(sequence)), self.replicates)
-        return float(np.mean(draws)), float(np.std(draws, ddof=1) / math.sqrt(len(draws)))
+        count = max(64, min(self.replicates, _NUMBERS // int(cell.get("n_keys", 1))))
+        return _measured(self.sample, self.what, cell, count, seed)
+
+    @property
+    def measurable(self) -> tuple[Cell, ...]:
+        """The cells that are measured beside the exact number: all that are small enough, where there is a sampler."""
+        small = (cell for cell in self.cells if int(cell.get("n_keys", 1)) <= _LONGEST)
+        return tuple(small) if self.sample is not None else ()
 
     def _disagreement(self) -> str:
-        for cell in self.cells if self.sample is not None else ():
+        for cell in self.measurable:
             mean, error = self.measure(cell)
             exact = float(self.finds(cell))
             if not abs(mean - exact) <= _CRITICAL * error + _ROUNDING * max(1.0, abs(exact)):
@@ -207,6 +212,24 @@ Ground: TypeAlias = Numbers | Follows | Derived | Claimed
 def cells(**settings: Iterable[Scalar]) -> tuple[Cell, ...]:
     """Return the cross product of the settings, the last varying fastest."""
     return tuple(Cell(tuple(zip(settings, values, strict=True))) for values in product(*settings.values()))
+
+
+@cache
+def _measured(
+    sample: Callable[[Cell, np.random.Generator, int], NDArray[np.float64]],
+    what: str,
+    cell: Cell,
+    count: int,
+    seed: int,
+) -> tuple[float, float]:
+    """Return the mean of the draws and its standard error; the stream is named by what is measured and where."""
+    import numpy as np
+
+    from analysis.measure.run.seeds import settings_digest, shard_sequence
+
+    sequence = shard_sequence(seed, settings_digest(what, dict(cell.settings)), 0)
+    draws = sample(cell, np.random.Generator(np.random.PCG64(sequence)), count)
+    return float(np.mean(draws)), float(np.std(draws, ddof=1) / math.sqrt(len(draws)))
 
 
 @cache

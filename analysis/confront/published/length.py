@@ -8,9 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.confront.cell import Cell
+from analysis.confront.published.draws import normal_rows
 from analysis.confront.published.ground import Numbers, cells
 from analysis.confront.published.sentence import Sentence
-from analysis.predict.exact import expected_entropy, expected_logsumexp, expected_max_weight, expected_power_sum
+from analysis.predict.exact import (
+    expected_entropy,
+    expected_logsumexp,
+    expected_max_weight,
+    expected_power_sum,
+    expected_sink_weight,
+)
 
 _CHIANG = "Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention"
 _LONG = cells(n_keys=(64, 1024, 16384))
@@ -74,6 +81,7 @@ LENGTH_SENTENCES = (
                 lambda c: fraction(c.n_keys, 1.0),
                 cells(n_keys=(8, 256, 65536)),
                 "limit",
+                sample=normal_rows("fraction", lambda c: 1.0),
             ),
         ),
     ),
@@ -99,8 +107,18 @@ LENGTH_SENTENCES = (
                 "at least",
                 regime="a lead below 1",
             ),
+            Numbers(
+                "the weight of a key that leads the mean by 1.5",
+                lambda c: 0.5,
+                lambda c: float(
+                    expected_sink_weight(c.n_keys - 1, sigma=math.log(c.n_keys), sink=1.5 * math.log(c.n_keys))
+                ),
+                cells(n_keys=(8, 1024, 16384)),
+                "at least",
+                regime="a lead of 1.5 over the mean of normal scores of spread 1",
+            ),
         ),
-        depends_on="whether the best key leads by more than 1",
+        depends_on="whether the best key leads by more than 1, and how far the other scores spread",
     ),
     Sentence(
         "ssmax-prevents-fading",
@@ -115,6 +133,7 @@ LENGTH_SENTENCES = (
                 cells(n_keys=(1024, 16384)),
                 "at least",
                 regime="normal scores, whose lead grows with n",
+                sample=normal_rows("largest", lambda c: 0.43 * math.log(c.n_keys)),
             ),
             Numbers(
                 "the weight of a key that leads by 1.5, at s = 1",
@@ -134,11 +153,12 @@ LENGTH_SENTENCES = (
             ),
         ),
         depends_on="whether s times the lead of the best key exceeds 1",
+        remark="The paper itself names the lead 1/s as the border.",
     ),
     Sentence(
         "log-n-keeps-the-entropy",
         "A scale proportional to log n makes the entropy independent of the length.",
-        "Su 2021, on the entropy invariance of attention (blog); normal scores",
+        "Su 2021, on the entropy invariance of attention (blog); read for normal scores",
         ("normal scores, σ = κ log n with κ = .2",),
         (
             Numbers(
@@ -147,6 +167,7 @@ LENGTH_SENTENCES = (
                 lambda c: entropy(c.n_keys, 0.2 * math.log(c.n_keys)),
                 cells(n_keys=(256, 4096, 65536)),
                 within=0.05,
+                sample=normal_rows("entropy", lambda c: 0.2 * math.log(c.n_keys)),
             ),
         ),
         remark="What keeps the fraction H/log n at c is σ = √(2(1 - c) log n), to leading order.",
@@ -163,6 +184,7 @@ LENGTH_SENTENCES = (
                 lambda c: fraction(c.n_keys, math.sqrt(0.2 * math.log(c.n_keys))),
                 cells(n_keys=(16, 1024, 65536)),
                 "limit",
+                sample=normal_rows("fraction", lambda c: math.sqrt(0.2 * math.log(c.n_keys))),
             ),
         ),
     ),
@@ -229,6 +251,7 @@ LENGTH_SENTENCES = (
                 cells(n_keys=(1024, 16384, 1048576)),
                 within=0.03,
                 regime="σ = σ_c/2",
+                sample=normal_rows("entropy", lambda c: critical(c.n_keys) / 2),
             ),
             Numbers(
                 "E H",
@@ -237,6 +260,7 @@ LENGTH_SENTENCES = (
                 cells(n_keys=(1024, 16384, 1048576)),
                 within=0.03,
                 regime="σ = .9 σ_c",
+                sample=normal_rows("entropy", lambda c: 0.9 * critical(c.n_keys)),
             ),
         ),
         depends_on="how far σ is below √(2 log n)",
@@ -254,6 +278,7 @@ LENGTH_SENTENCES = (
                 lambda c: fraction(c.n_keys, critical(c.n_keys)),
                 cells(n_keys=(64, 1024, 1048576)),
                 within=0.1,
+                sample=normal_rows("fraction", lambda c: critical(c.n_keys)),
             ),
         ),
         remark="The share falls only as 1/√log n: .37 at 1024 keys, .28 at a million.",
@@ -270,6 +295,7 @@ LENGTH_SENTENCES = (
                 lambda c: float(expected_power_sum(2, c.n_keys, sigma=2 * critical(c.n_keys))),
                 cells(n_keys=(16, 1024, 10**9)),
                 "limit",
+                sample=normal_rows("squares", lambda c: 2 * critical(c.n_keys)),
             ),
         ),
     ),

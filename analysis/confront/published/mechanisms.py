@@ -10,8 +10,10 @@ import attnsym
 from analysis.confront.cell import Cell
 from analysis.confront.claims.bounded import COSINE_SCORE_BOUND, COSINE_SCORE_VARIANCE, SOFTCAP_BOUND
 from analysis.confront.claims.draws import FloatArray
+from analysis.confront.published.draws import normal_rows
 from analysis.confront.published.ground import Claimed, Follows, Numbers, cells
 from analysis.confront.published.sentence import Sentence
+from analysis.predict.exact import expected_entropy, expected_sink_weight
 
 _ROUNDED = 1e-11
 _UNIT = ("zero_mean(q)", "zero_mean(k)", "unit_variance(q)", "unit_variance(k)")
@@ -91,7 +93,7 @@ def sigmoid_row_sum(cell: Cell) -> float:
     return float(cell.n_keys * mass @ (1 / (1 + np.exp(-scores))) / math.sqrt(2 * math.pi))
 
 
-def normal_rows(cell: Cell, rng: np.random.Generator, replicates: int) -> tuple[FloatArray, FloatArray]:
+def one_hot_rows(cell: Cell, rng: np.random.Generator, replicates: int) -> tuple[FloatArray, FloatArray]:
     """Return queries and keys whose scores are iid normal with the cell's spread: one-hot keys."""
     query = cell.sigma * rng.standard_normal((replicates, 1, cell.n_keys))
     return query, np.eye(cell.n_keys)
@@ -99,13 +101,13 @@ def normal_rows(cell: Cell, rng: np.random.Generator, replicates: int) -> tuple[
 
 def sigmoid_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return row sums of the core's sigmoid weights."""
-    query, key = normal_rows(cell, rng, replicates)
+    query, key = one_hot_rows(cell, rng, replicates)
     return np.asarray(attnsym.attention_weights(query, key, scale=1.0, normalizer="sigmoid").sum(axis=(1, 2)))
 
 
 def relu_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return row sums of the core's ReLU weights, or sums of their squares: outputs of values all 1 or random."""
-    query, key = normal_rows(cell, rng, replicates)
+    query, key = one_hot_rows(cell, rng, replicates)
     weights = attnsym.attention_weights(query, key, scale=1.0, normalizer="relu")
     return np.asarray((weights if cell.of == "sum" else weights**2).sum(axis=(1, 2)))
 
@@ -188,6 +190,33 @@ MECHANISM_SENTENCES = (
         "Gemma Team 2024, Gemma 2, section 2",
         (),
         (Claimed(SOFTCAP_BOUND),),
+    ),
+    Sentence(
+        "soft-cap-leaves-ordinary-scores",
+        "A soft-cap of 50 leaves attention as it is until logits blow up.",
+        "Gemma Team 2024, Gemma 2, section 2; as it is usually taken",
+        ("how large ordinary scores are; 64 normal scores",),
+        (
+            Numbers(
+                "E H with the cap, against E H without",
+                lambda c: float(expected_entropy(c.n_keys, sigma=c.sigma)),
+                lambda c: float(expected_entropy(c.n_keys, sigma=c.sigma, softcap=50.0)),
+                cells(sigma=(1.0, 3.0), n_keys=(64,)),
+                within=0.02,
+                regime="scores of spread up to 3",
+                sample=normal_rows("entropy", lambda c: float(c.sigma), softcap=50.0),
+            ),
+            Numbers(
+                "E H with the cap, against E H without",
+                lambda c: float(expected_entropy(c.n_keys, sigma=c.sigma)),
+                lambda c: float(expected_entropy(c.n_keys, sigma=c.sigma, softcap=50.0)),
+                cells(sigma=(15.0, 30.0), n_keys=(64,)),
+                within=0.02,
+                regime="scores of spread 15 and more",
+                sample=normal_rows("entropy", lambda c: float(c.sigma), softcap=50.0),
+            ),
+        ),
+        depends_on="the spread of the scores",
     ),
     Sentence(
         "qk-clip-rescales",
@@ -302,6 +331,34 @@ MECHANISM_SENTENCES = (
         depends_on="whether the scores fall below -log n",
     ),
     Sentence(
+        "added-one-weighs-something",
+        "The 1 that is added to softmax's denominator takes a noticeable share of the attention from the start.",
+        "as Miller 2023, Attention Is Off By One (blog), is often retold",
+        ("how many keys there are; normal scores of variance 1; noticeable: 5 %",),
+        (
+            Numbers(
+                "the share that it takes",
+                lambda c: 0.05,
+                lambda c: float(expected_sink_weight(c.n_keys, sink=0.0, sigma=1.0)),
+                cells(n_keys=(4, 8, 12)),
+                "at least",
+                regime="up to a dozen keys",
+                sample=normal_rows("sink", lambda c: 1.0),
+            ),
+            Numbers(
+                "the share that it takes",
+                lambda c: 0.05,
+                lambda c: float(expected_sink_weight(c.n_keys, sink=0.0, sigma=1.0)),
+                cells(n_keys=(64, 256, 1024)),
+                "at least",
+                regime="64 keys and more",
+                sample=normal_rows("sink", lambda c: 1.0),
+            ),
+        ),
+        depends_on="the number of keys",
+        remark="It is about e^(-σ²/2)/n: by 64 keys less than 1 %.",
+    ),
+    Sentence(
         "sigmoid-bias-keeps-row-sums",
         "A bias of -log n keeps the row sums of sigmoid attention near 1.",
         "Ramapuram et al. 2024, Theory, Analysis, and Best Practices for Sigmoid Self-Attention, arXiv:2409.04431",
@@ -356,9 +413,9 @@ MECHANISM_SENTENCES = (
     ),
     Sentence(
         "differential-cancels-noise",
-        "The difference of two attention maps cancels what is noise in both.",
+        "Subtracting one attention map from another cancels attention noise.",
         "Ye et al. 2024, Differential Transformer",
-        ("noise common to both maps; equal weights of the maps",),
+        ("that the noise is common to both maps; equal weights of the maps",),
         (
             Follows("Var(q[i] - k[i])", "0", ("same(q, k)",), regime="one noise in both maps"),
             Follows("Var(q[i] - k[i])", "0", ("independent(q, k)", *_UNIT), regime="independent noise in the two maps"),
@@ -421,9 +478,9 @@ MECHANISM_SENTENCES = (
     ),
     Sentence(
         "attention-loses-rank",
-        "Attention by itself loses rank doubly exponentially with depth: what is left is cubed at each layer.",
+        "Deep stacks of attention lose rank doubly exponentially: what is left of it is cubed at each layer.",
         "Dong, Cordonnier and Loukas 2021, Attention is Not All You Need: Pure Attention Loses Rank Doubly "
-        "Exponentially with Depth",
+        "Exponentially with Depth, who say it of attention without skip connections",
         ("no skip connection; the smallest model of it: one head, identity projections, tokens near one another",),
         (
             Numbers(
@@ -459,7 +516,7 @@ MECHANISM_SENTENCES = (
     ),
     Sentence(
         "bfloat16-loses-whole-units",
-        "In bfloat16 logits of 128 and more lose whole units.",
+        "In bfloat16 logits of 128 and more are told apart only in whole units or coarser.",
         "common telling, as in discussions of logit growth",
         ("round to nearest, seven stored bits of significand",),
         (

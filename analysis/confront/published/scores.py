@@ -292,7 +292,7 @@ SCORE_SENTENCES = (
     Sentence(
         "residual-doubles-variance",
         "Adding a branch to the residual stream doubles its variance.",
-        "Liu et al. 2020, Understanding the Difficulty of Training Transformers",
+        "analyses of residual streams, as in Liu et al. 2020, Understanding the Difficulty of Training Transformers",
         ("branch independent of the stream, both of variance 1",),
         (
             Follows(

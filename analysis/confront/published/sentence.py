@@ -158,9 +158,10 @@ class Adjudication:
             if finding.holds == "to leading order":
                 shares = ", ".join(f"{error:.2g} at {cell}" for cell, error in finding.errors)
                 lines.append(f"    errs by a share of {shares}")
-            if isinstance(ground, Numbers) and ground.sample is not None:
-                mean, error = ground.measure(ground.cells[-1])
-                lines.append(f"    measured through the core at {ground.cells[-1]}: {mean:.5g} ± {error:.2g}")
+            if isinstance(ground, Numbers) and ground.measurable:
+                cell = ground.measurable[-1]
+                mean, error = ground.measure(cell)
+                lines.append(f"    measured through the core at {cell}: {mean:.5g} ± {error:.2g}")
         if record.remark:
             lines.append(f"  {record.remark}")
         return "\n".join(lines)

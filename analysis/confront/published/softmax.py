@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ import attnsym
 from analysis.confront.cell import Cell
 from analysis.confront.claims.draws import VASWANI
 from analysis.confront.claims.softmax import ENTROPY_LOWER_BOUND, JACOBIAN_SPECTRAL_NORM, SOFTMAX_SATURATION
+from analysis.confront.published.draws import normal_rows, retrieved
 from analysis.confront.published.ground import Claimed, Derived, Follows, Numbers, cells
 from analysis.confront.published.sentence import Sentence
 from analysis.predict.exact import (
@@ -17,6 +19,7 @@ from analysis.predict.exact import (
     expected_jacobian_trace,
     expected_max_weight,
     expected_query_gradient_squared,
+    expected_sink_weight,
 )
 
 
@@ -89,6 +92,20 @@ def key_bias_difference(cell: Cell) -> float:
     return float(np.abs(moved - attnsym.attention_weights(query, key)).max())
 
 
+@cache
+def retrieved_weight(cell: Cell) -> float:
+    """Return E of a Gaussian pattern's weight on itself: others score N(0, (c‖x‖)²), itself c‖x‖², c = d_k^(-power)."""
+    from scipy.stats import chi2
+
+    scale, places = float(cell.d_k) ** -cell.power, (np.arange(24) + 0.5) / 24
+    squares = chi2(cell.d_k).ppf(places)
+    weights = [
+        float(expected_sink_weight(cell.n_keys - 1, sigma=scale * math.sqrt(square), sink=scale * square))
+        for square in squares
+    ]
+    return float(np.mean(weights))
+
+
 _RANGES = cells(range=(2.0,), n_keys=(8, 64, 1024))
 
 SOFTMAX_SENTENCES = (
@@ -151,6 +168,33 @@ SOFTMAX_SENTENCES = (
         "Ramsauer et al. 2020, Hopfield Networks is All You Need",
         ("one strict maximum",),
         (Claimed(SOFTMAX_SATURATION), Derived("softmax-saturation")),
+    ),
+    Sentence(
+        "retrieval-capacity-is-exponential",
+        "The number of random patterns that one update retrieves grows exponentially with their dimension.",
+        "Ramsauer et al. 2020, Hopfield Networks is All You Need",
+        ("the inverse temperature; the smallest model of it: a Gaussian pattern asks for itself among 2^(d_k/4)",),
+        (
+            Numbers(
+                "the weight of the pattern that is asked for, at inverse temperature 1",
+                lambda c: 0.5,
+                retrieved_weight,
+                tuple(Cell((("power", 0.0), ("d_k", d), ("n_keys", 2 ** (d // 4)))) for d in (16, 32, 48)),
+                "at least",
+                regime="inverse temperature 1",
+                sample=retrieved,
+                replicates=400,
+            ),
+            Numbers(
+                "the weight of the pattern that is asked for, at inverse temperature 1/√d_k",
+                lambda c: 0.5,
+                retrieved_weight,
+                tuple(Cell((("power", 0.5), ("d_k", d), ("n_keys", 2 ** (d // 4)))) for d in (32, 48, 64)),
+                "at least",
+                regime="inverse temperature 1/√d_k",
+            ),
+        ),
+        depends_on="the inverse temperature: at 1/√d_k it is about e^(√d_k - 1/2)",
     ),
     Sentence(
         "entropy-bounded-by-spectral-norm",
@@ -251,11 +295,12 @@ SOFTMAX_SENTENCES = (
         ("scores of variance 1",),
         (
             Numbers(
-                "the largest weight",
+                "the largest weight at σ = 1",
                 lambda c: 1 / c.n_keys,
-                lambda c: float(expected_max_weight(c.n_keys, d_k=64)),
+                lambda c: float(expected_max_weight(c.n_keys, sigma=1.0)),
                 cells(n_keys=(8, 64, 1024)),
                 within=0.5,
+                sample=normal_rows("largest", lambda c: 1.0),
             ),
         ),
         remark="The mean weight is 1/n, the largest several times that: at 64 keys about eight times.",
