@@ -68,8 +68,10 @@ def resolve_scale(scale: ScaleLike) -> Scale:
         For a boolean, a NaN or infinite number, or an expression that cannot be read. ``"none"`` is refused with a
         hint, since it reads both as "no scaling" and as Python's None, which is 1/√d_k.
     """
-    if isinstance(scale, str) or scale is None:
-        return _NAMED.get(scale or "sqrt") or _from_expression(scale or "")
+    if scale is None:
+        return _NAMED["sqrt"]
+    if isinstance(scale, str):
+        return _NAMED.get(scale) or _from_expression(scale)
     if callable(scale):
         return Scale(getattr(scale, "__name__", "callable"), scale)
     try:
