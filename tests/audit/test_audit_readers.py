@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save_file
 
 from analysis import audit_files
-from analysis.audit.files import numpy_files
+from analysis.audit.files import numpy_files, safetensors_files
 from analysis.audit.files.readers import read_tensors
 
 CANARY = "canary-was-run"
@@ -302,6 +302,13 @@ def test_very_long_names_and_very_many_members_are_refused_at_once(tmp_path, mon
     with pytest.raises(ValueError, match="name has 2,000,000 characters") as caught:
         read_tensors([tmp_path / "x.safetensors"])
     assert len(str(caught.value)) < 1000
+    checked = []
+    monkeypatch.setattr(safetensors_files, "_entry", lambda *parts: checked.append(parts))
+    many = {f"x{i}": entry(shape=(0,), span=(0, 0)) for i in range(safetensors_files.MAX_TENSORS + 1)}
+    (tmp_path / "x.safetensors").write_bytes(safetensors(many))
+    with pytest.raises(ValueError, match="more than 100,000 tensors"):
+        read_tensors([tmp_path / "x.safetensors"])
+    assert checked == []
     opened = []
     monkeypatch.setattr(numpy_files.zipfile, "ZipFile", opened.append)  # its directory is not even parsed
     (tmp_path / "y.npz").write_bytes(b"PK\x01\x02".ljust(46, b"\0") * (numpy_files.MAX_MEMBERS + 1))
@@ -321,3 +328,25 @@ def test_no_bit_pattern_makes_numpy_speak(tmp_path, state):
     with np.errstate(all=state):
         audit = audit_files([tmp_path / "x.safetensors"])
     assert audit.heads[0].verdict == "not finite"
+
+
+@pytest.mark.parametrize("name", ["a.npz", "b.npz", "c.safetensors"])
+def test_flipped_bytes_end_in_one_short_sentence_or_an_audit(tmp_path, name):
+    rng = np.random.default_rng(1)
+    q = rng.standard_normal((1, 2, 6, 4)).astype(np.float16)
+    arrays = {"l.q": q, "l.k": q, "attention_mask": np.ones((1, 6), np.int8)}
+    save = {"a.npz": np.savez, "b.npz": np.savez_compressed, "c.safetensors": lambda p, **a: save_file(a, p)}[name]
+    save(tmp_path / name, **arrays)
+    whole = (tmp_path / name).read_bytes()
+    for _ in range(150):
+        broken = bytearray(whole)
+        for place in rng.integers(len(whole), size=rng.integers(1, 4)):
+            broken[place] = rng.integers(256)
+        (tmp_path / name).write_bytes(broken)
+        words = ""
+        try:
+            json.dumps(audit_files([tmp_path / name]).to_dict(), allow_nan=False)
+        except ValueError as error:
+            words = str(error)
+        assert len(words) < 400
+        assert words.isprintable()

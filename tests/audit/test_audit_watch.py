@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import subprocess
 import sys
 import time
 
@@ -630,6 +631,27 @@ class TestTorch:
                 model(large, large, large)
         assert sorted({row.step for row in watcher.rows}) == [0, 1]
         assert not torch.nn.modules.module._has_any_global_hook()
+
+    def test_two_processes_write_two_files_and_one_history(self, torch, tmp_path):
+        program = """
+import sys, torch
+from analysis import watch
+rank = int(sys.argv[1])
+torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[2] + "/meet", rank=rank, world_size=2)
+model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+with watch(model, history=sys.argv[2] + "/h.csv"):
+    for step in range(3):
+        x = torch.full((1, 4, 8), 1.0 + rank).cumsum(1)
+        model(x, x, x)
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+        ranks = [subprocess.Popen([sys.executable, "-c", program, str(rank), str(tmp_path)]) for rank in (0, 1)]
+        assert [process.wait(timeout=120) for process in ranks] == [0, 0]
+        rows = read_history(tmp_path / "h.csv")
+        assert [(row.step, row.rank, row.head) for row in rows] == [
+            (s, r, h) for s in range(3) for r in range(2) for h in range(2)
+        ]
 
     def test_every_finished_row_is_handed_on(self, torch, tmp_path):
         model, handed = Fused(torch), []

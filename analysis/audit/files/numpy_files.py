@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import math
 import zipfile
 import zlib
@@ -55,8 +56,17 @@ def read_npz(path: Path) -> list[StoredTensor]:
             if len(set(names)) != len(names):
                 raise ValueError(f"{printable(path.name)} holds two members of the same name")
             return [_member(path, archive, info) for info in members]
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise ValueError(f"{printable(path.name)} is not a whole .npz archive: it points outside itself") from None
     except _DAMAGE as error:
-        raise ValueError(f"{printable(path.name)} is not a whole .npz archive: {error}") from None
+        raise ValueError(f"{printable(path.name)} is not a whole .npz archive: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    """Return the start of a library's message, which may quote the file's bytes at length."""
+    return printable(str(error)[:120])
 
 
 def _check_members(path: Path) -> None:
@@ -89,7 +99,7 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stor
             with zipfile.ZipFile(path) as opened:
                 data = opened.read(info)
         except _DAMAGE as error:
-            raise ValueError(f"{label} is damaged: {error}") from None
+            raise ValueError(f"{label} is damaged: {_words(error)}") from None
         if len(data) != info.file_size:
             raise ValueError(f"{label} inflates to {len(data):,} bytes where {info.file_size:,} are declared")
         return np.ndarray(shape, _as_stored(dtype), buffer=data, offset=header_size, order=order)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analysis.audit.files.numpy_files import MAGIC, read_npy, read_npz
 from analysis.audit.files.safetensors_files import read_safetensors
-from analysis.audit.files.stored import StoredTensor, pickle_refusal
+from analysis.audit.files.stored import MAX_TENSORS, StoredTensor, pickle_refusal
 from analysis.vocabulary.text import printable
 
 PICKLED = {".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"}
@@ -18,7 +18,6 @@ PICKLED = {".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"}
 KINDS = (".safetensors", ".npz", ".npy")
 INDEX = ".index.json"
 MAX_INDEX = 100_000_000
-MAX_TENSORS = 100_000
 MAX_NAME = 1_000
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.audit.files.stored import StoredTensor, is_shape, mapped
+from analysis.audit.files.stored import MAX_TENSORS, StoredTensor, is_shape, mapped
 from analysis.vocabulary.text import printable
 
 MAX_HEADER = 100_000_000
@@ -27,8 +27,8 @@ def read_safetensors(path: Path) -> list[StoredTensor]:
     Raises
     ------
     ValueError
-        For a header longer than the file, broken JSON, a name given twice, a shape that disagrees with its span, and
-        spans that overlap, leave gaps, or do not end with the file.
+        For a header longer than the file, more than 100,000 tensors, broken JSON, a name given twice, a shape that
+        disagrees with its span, and spans that overlap, leave gaps, or do not end with the file.
     """
     label, size = printable(path.name), path.stat().st_size
     with path.open("rb") as stream:
@@ -37,6 +37,8 @@ def read_safetensors(path: Path) -> list[StoredTensor]:
             raise ValueError(f"{label} is no whole .safetensors file: its header claims {length:,} of {size:,} bytes")
         text = stream.read(length)
     header = _header(label, text)
+    if len(header) > MAX_TENSORS:
+        raise ValueError(f"{label} holds more than {MAX_TENSORS:,} tensors")
     tensors = [_entry(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
     _check_spans(
         label, [(name, *e["data_offsets"]) for name, e in header.items() if name != "__metadata__"], size - 8 - length

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from analysis.vocabulary.text import printable
 
+MAX_TENSORS = 100_000
+
 _CONVERT = (
     "import sys, torch, safetensors.torch as s; "
     "s.save_file({k: v.contiguous() for k, v in torch.load(sys.argv[1], weights_only=True).items()}, sys.argv[2])"
