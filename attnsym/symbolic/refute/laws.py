@@ -287,8 +287,9 @@ def _vector_recipes(vectors: Sequence[str], d: int) -> Iterator[Recipe]:
         yield _agreeing(vectors, d)
     yield from (_uneven(vectors, name, d) for name in vectors if d > 1)
     if len(vectors) == 3:
-        thirds = product(pairs, (MEAN_ONE, SKEW), (1, -1))
-        yield from (_copied(vectors, pair, d, SIGN, sign, third) for pair, third, sign in thirds)
+        thirds = product(pairs, ((SIGN, MEAN_ONE), (SIGN, SKEW), (MEAN_ONE, SIGN), (SKEW, SIGN)), (1, -1))
+        yield from (_copied(vectors, pair, d, base, sign, third) for pair, (base, third), sign in thirds)
+    yield from (_shifted(vectors, pair, d) for pair in permutations(vectors, 2))
     for count in range(1, len(vectors) + 1):
         yield from (_not_random(vectors, chosen, d, step) for chosen in combinations(vectors, count) for step in (1, 0))
     if d == 3:
@@ -337,6 +338,19 @@ def _copied(
     others = "" if third is None else f", those of {_list(rest)} {WORDS[third]}"
     sources = [base] * d + [third or base] * (d * len(rest))
     return f"{name}, {WORDS[base]}{others}", sources, build
+
+
+def _shifted(vectors: Sequence[str], pair: tuple[str, ...], d: int) -> Recipe:
+    """The second vector is the first one and 1, the others independent signs."""
+    first, second = pair
+    rest = [name for name in vectors if name != second]
+
+    def build(values: tuple[Any, ...]) -> Mapping[str, tuple[Any, ...]]:
+        drawn = dict(zip(rest, _cut(values, d), strict=True))
+        return {**drawn, second: tuple(value + 1 for value in drawn[first])}
+
+    name = f"{_shown(second)} = {_shown(first)} + 1, components of {_list(rest)} independent, {WORDS[SIGN]}"
+    return name, [SIGN] * (d * len(rest)), build
 
 
 def _not_random(vectors: Sequence[str], chosen: Sequence[str], d: int, step: int) -> Recipe:
