@@ -8,7 +8,6 @@ from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.derivation.rewriting import rewrite
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Statement, Step
 from attnsym.symbolic.derivation.writing import by, chain, line
-from attnsym.symbolic.language.gate import GrammarError
 from attnsym.symbolic.language.notation import (
     C_k,
     C_q,
@@ -60,6 +59,7 @@ from attnsym.symbolic.language.notation import (
     w,
     x,
 )
+from attnsym.symbolic.language.reader import GrammarError
 from attnsym.symbolic.proving import derive, prove
 from attnsym.symbolic.trusted.assumptions import KINDS, Assumption, assumption
 from attnsym.symbolic.typeset.notebooks import typeset_operators

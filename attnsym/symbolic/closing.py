@@ -12,7 +12,8 @@ from attnsym.symbolic.deciding import decide, roots
 from attnsym.symbolic.derivation.steps import Equation
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.language.expressions import read
-from attnsym.symbolic.language.gate import GrammarError, read_claim
+from attnsym.symbolic.language.gate import read_claim
+from attnsym.symbolic.language.reader import GrammarError
 from attnsym.symbolic.language.writing import lacking, written
 from attnsym.symbolic.proving import DISAGREE, own_vectors, told
 from attnsym.symbolic.trusted import normal_form

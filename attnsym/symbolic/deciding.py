@@ -10,7 +10,8 @@ from typing import Any
 import mpmath
 import sympy
 
-from attnsym.symbolic.language.gate import MAX_ROOT, GrammarError, read_claim
+from attnsym.symbolic.language.gate import read_claim
+from attnsym.symbolic.language.reader import MAX_ROOT, GrammarError
 from attnsym.symbolic.trusted import kernel, normal_form
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.trusted.facts import Facts

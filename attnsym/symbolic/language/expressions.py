@@ -10,7 +10,7 @@ import sympy
 
 from attnsym._expression import read_expression
 from attnsym.symbolic.language import notation as n
-from attnsym.symbolic.language.gate import MAX_BITS, MAX_EXPONENT, MAX_ROOT
+from attnsym.symbolic.language.reader import MAX_BITS, MAX_EXPONENT, MAX_ROOT
 
 NAMES: dict[str, Any] = {
     **{name: symbol for name, symbol in n.SYMBOLS.items() if name not in ("excess", "p_t", "cgf_i")},

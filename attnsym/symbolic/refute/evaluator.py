@@ -15,7 +15,7 @@ import mpmath
 import sympy
 
 from attnsym.symbolic.language import notation as n
-from attnsym.symbolic.refute.laws import Law
+from attnsym.symbolic.refute.law import Law
 from attnsym.symbolic.refute.marginals import exact_root
 from attnsym.symbolic.refute.variables import Poly, Variable, mean
 from attnsym.symbolic.trusted.assumptions import Assumption

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from math import prod
 from typing import Any, TypeAlias
 
-from attnsym.symbolic.refute.laws import Law, Outcome
+from attnsym.symbolic.refute.law import Law, Outcome
 from attnsym.symbolic.refute.variables import CONSTANT, SIGNS, Poly, Variable, mean
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
 

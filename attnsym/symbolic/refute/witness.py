@@ -14,7 +14,8 @@ import sympy
 from attnsym.symbolic.deciding import size_function
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, decimal
-from attnsym.symbolic.refute.laws import Law, laws
+from attnsym.symbolic.refute.law import Law
+from attnsym.symbolic.refute.laws import laws
 from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, normal, with_moments
 from attnsym.symbolic.refute.satisfaction import satisfies
 from attnsym.symbolic.refute.variables import Poly, Variable
