@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._plain import masked_scores, plain_output, plain_weights
+from attnsym._plain import masked_scores, plain_output, with_sink
 from attnsym._scores import read_inputs
 from attnsym._settings import read_settings
-from attnsym._validate import Array, as_array, real_array
-from attnsym.softmax import entropy
+from attnsym._validate import Array, as_array, finite_number, real_array
+from attnsym.softmax import entropy, softmax_in_place
 
 WHAT_WEIGHTS_ARE = (
     "The weights are shares of a mixture: they say how much of each value enters the output. "
@@ -73,11 +73,13 @@ class Explanation:
     rows : tuple of KeyStep
         One for each key, in order.
     exponential_sum : float
-        The sum of the exponentials.
+        The sum of the exponentials, that of the sink among them.
     entropy : float
-        Of the weights, in nats, from 0 (one key takes all) to log n_keys (equal shares).
+        Of the weights, in nats, from 0 (one key takes all) to log n_keys (equal shares); a sink counts as one more key.
     output : tuple of float, d_v, or None
         The sum of the contributions.
+    sink, sink_weight : float or None
+        The sink's logit and its share, None without a sink.
     """
 
     query: tuple[float, ...]
@@ -87,6 +89,8 @@ class Explanation:
     exponential_sum: float
     entropy: float
     output: tuple[float, ...] | None
+    sink: float | None = None
+    sink_weight: float | None = None
 
     def __str__(self) -> str:
         """Return the steps as a table, with what the weights mean below it."""
@@ -97,6 +101,9 @@ class Explanation:
             header += ["value", "weight · value"]
             for line, row in zip(lines, self.rows, strict=True):
                 line += [_vector(row.value or ()), _vector(row.contribution or ())]
+        if self.sink is not None and self.sink_weight is not None:
+            known = [self.sink, math.exp(self.sink - self.shift), self.sink_weight]
+            lines.append(["sink", "", "", *map(_number, known), *[""] * (len(header) - 6)])
         sums = f"sum of exponentials {_number(self.exponential_sum)}, entropy {_number(self.entropy)} nats"
         text = [f"query {_vector(self.query)}, d_k = {len(self.query)}, scale = {_number(self.scale)}", ""]
         text += [*_aligned([header, *lines]), "", sums]
@@ -114,6 +121,7 @@ def explain(
     scale: float | None = None,
     softcap: float | None = None,
     attn_mask: npt.ArrayLike | None = None,
+    sink: float | None = None,
 ) -> Explanation:
     """
     Show how attention gets one query's output, number by number.
@@ -132,6 +140,8 @@ def explain(
         Scores become softcap · tanh(score / softcap).
     attn_mask : array_like, (n_keys,), optional
         Boolean (True = may attend) or floating (added to the scores).
+    sink : float, optional
+        A logit whose exponential is added to the sum; it gets a share and gives nothing.
 
     Returns
     -------
@@ -151,7 +161,7 @@ def explain(
     >>> [row.weight for row in result.rows], result.output
     ([0.25, 0.75], (5.0,))
     """
-    settings = read_settings(scale=scale, softcap=softcap)
+    settings = read_settings(scale=scale, softcap=softcap, sink=None if sink is None else finite_number(sink, "sink"))
     q, k = _one_query(query), _vectors(key, "key")
     v = None if value is None else _vectors(value, "value")
     mask = None if attn_mask is None else as_array(attn_mask, "attn_mask")
@@ -162,17 +172,19 @@ def explain(
     x = read_inputs(q[None], k, v, settings, mask)
     if not isinstance(x.scale, float):
         raise ValueError(f"scale must be one number to explain one query: got {scale!r}")
-    scores, weights = masked_scores(x, settings)[0], plain_weights(x, settings)[0]
+    scores = masked_scores(x, settings)
+    logits = scores[0] if x.offset is None else with_sink(scores, x.offset)[0]
+    weights = softmax_in_place(logits.copy())
     output = None if v is None else plain_output(x, settings)[0]
-    shift = 0.0 if not np.any(np.abs(scores[scores > -np.inf]) > _EXP_SAFE) else float(scores.max())
-    exponentials = np.exp(scores - shift)
+    shift = 0.0 if not np.any(np.abs(logits[logits > -np.inf]) > _EXP_SAFE) else float(logits.max())
+    exponentials = np.exp(logits - shift)
     rows = tuple(
         KeyStep(
             key_index=j,
             key=_floats(k[j]),
             products=_floats(q * k[j]),
             product_sum=float(q @ k[j]),
-            score=float(scores[j]),
+            score=float(logits[j]),
             exponential=float(exponentials[j]),
             weight=float(weights[j]),
             value=None if v is None else _floats(v[j]),
@@ -188,6 +200,8 @@ def explain(
         exponential_sum=float(exponentials.sum()),
         entropy=float(entropy(weights)),
         output=None if output is None else _floats(output),
+        sink=None if sink is None else float(logits[-1]),
+        sink_weight=None if sink is None else float(weights[-1]),
     )
 
 

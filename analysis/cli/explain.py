@@ -19,6 +19,9 @@ def explain_command(
     values: Annotated[str | None, typer.Option(help="The values, one for each key, written as the keys are.")] = None,
     scale: Annotated[str, typer.Option(help="sqrt (1/√d_k), unscaled, a number, or an expression.")] = "sqrt",
     softcap: Annotated[float | None, typer.Option(help="Cap the scores smoothly at ± this number.")] = None,
+    sink: Annotated[
+        float | None, typer.Option(help="A logit that takes a share and gives nothing; 0: off by one.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show one query's products, scores, exponentials, weights and output."""
@@ -30,9 +33,10 @@ def explain_command(
     key = _vectors(keys, "--keys", len(vector))
     value = None if values is None else _vectors(values, "--values", None)
     factor = resolve_scale(scale)(len(vector), len(key))
-    result = explain(vector, key, value, scale=factor, softcap=softcap)
+    result = explain(vector, key, value, scale=factor, softcap=softcap, sink=sink)
     if as_json:
-        print_json(finite_or_none(asdict(result)) | {"note": WHAT_WEIGHTS_ARE})
+        shown = {name: part for name, part in asdict(result).items() if sink is not None or "sink" not in name}
+        print_json(finite_or_none(shown) | {"note": WHAT_WEIGHTS_ARE})
     else:
         print(result)
 

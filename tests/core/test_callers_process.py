@@ -104,7 +104,12 @@ CALLS = {
             for q in ([1e160, -1.0], [5e-324, 0])
             for v in (None, array(3, 2))
         ],
-        {"scale": SCALES, "softcap": OPTIONS["softcap"], "attn_mask": [[0.0, -INF, 1e308], [True, False, True]]},
+        {
+            "scale": SCALES,
+            "softcap": OPTIONS["softcap"],
+            "attn_mask": [[0.0, -INF, 1e308], [True, False, True]],
+            "sink": NUMBERS,
+        },
     ),
     "split_heads": (
         [{"x": array(2, 3, 4), "num_heads": 2}, {"x": np.zeros((2, 0)), "num_heads": 3}],

@@ -85,3 +85,31 @@ def test_large_scores_are_shifted_before_exp():
     assert result.shift == 1000
     assert [row.exponential for row in result.rows] == pytest.approx([1, math.exp(-1)])
     assert "exp(score - 1000)" in str(result)
+
+
+def test_a_sink_is_one_more_share_that_gives_nothing():
+    result = attnsym.explain(1.0, [0.0, math.log(3.0)], [2.0, 6.0], scale=1, sink=0.0)
+    assert [row.weight for row in result.rows] == pytest.approx([0.2, 0.6], rel=1e-15)
+    assert (result.sink, result.sink_weight) == (0.0, pytest.approx(0.2, rel=1e-15))
+    assert result.exponential_sum == pytest.approx(5, rel=1e-15)
+    assert result.output == pytest.approx((4.0,), rel=1e-15)
+    assert result.entropy == pytest.approx(-0.4 * math.log(0.2) - 0.6 * math.log(0.6), rel=1e-14)
+    assert [line.split() for line in str(result).splitlines() if "sink" in line] == [["sink", "0", "1", "0.2"]]
+    far = attnsym.explain([1000.0], [[1.0], [0.5]], scale=1, sink=2000.0)
+    assert far.shift == 2000
+    assert far.sink_weight == 1
+    assert "sink" not in str(attnsym.explain(1.0, [0.0, 1.0]))
+    for sink in (math.inf, math.nan, "1", True, [0.0]):
+        with pytest.raises(ValueError, match="sink must be a finite number"):
+            attnsym.explain(1.0, [0.0, 1.0], sink=sink)
+
+
+def test_the_command_knows_the_sink(capsys):
+    assert main([*TWO_KEYS, "--json"]) == 0
+    assert not [name for name in json.loads(capsys.readouterr().out) if "sink" in name]
+    assert main([*TWO_KEYS, "--sink", "0", "--json"]) == 0
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["sink"] == 0
+    assert payload["sink_weight"] == pytest.approx(0.2, rel=1e-7)
+    assert main([*TWO_KEYS, "--sink", "inf"]) == 2
+    assert "sink must be a finite number" in capsys.readouterr().err

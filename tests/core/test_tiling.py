@@ -81,7 +81,11 @@ def test_every_option_equals_the_whole(data):
         mask = np.where(
             blocked, -INF if kind == "float" else np.finfo(dtype).min, normal(rng, *mask_shape, dtype=dtype)
         )
-    scale = data.draw(st.sampled_from([None, 0.0, 20.0, -3.0]))
+    scale = data.draw(st.sampled_from([None, 0.0, 20.0, -3.0, "queries"]))
+    largest = 40 * (20 if scale == "queries" else abs(1 if scale is None else scale)) + 10
+    scale = rng.uniform(-20, 20, (heads, n_queries)) if scale == "queries" else scale
+    sink = data.draw(st.sampled_from([0.0, -INF, 50.0, rng.standard_normal(heads)]))
+    mechanism = data.draw(st.sampled_from([{}, {"sink": sink}, {"normalizer": "sigmoid"}, {"normalizer": "relu"}]))
     got, want, fell_back = both_paths(
         q, k, v,
         Tiles(*(data.draw(st.integers(1, 13)) for _ in range(3))),
@@ -93,9 +97,11 @@ def test_every_option_equals_the_whole(data):
         is_causal=data.draw(st.booleans()),
         window=data.draw(st.sampled_from([None, 1, 4, (2, 0), (0, None)])),
         causal_alignment=data.draw(st.sampled_from(["top_left", "bottom_right"])),
+        **mechanism,
     )  # fmt: skip
     assert fell_back == []
-    assert_equal_to_rounding(got, want, v, n_keys, 40 * abs(1 if scale is None else scale) + 10)
+    heaviest = largest if mechanism.get("normalizer") == "relu" else 1
+    assert_equal_to_rounding(got, want, heaviest * v, n_keys, largest)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 128, 256])
