@@ -214,3 +214,21 @@ def test_tails_are_calibrated_where_the_flag_says_so(law, replicates, repeats):
         assert judged["mean"] == repeats, "the flag must not be thrown at everything"
     if law == "fourth power of a score":
         assert judged["mean"] == 0
+
+
+@pytest.mark.parametrize(("level", "width"), [(0.95, 1.959964), (0.5, 0.674490)])
+@pytest.mark.parametrize("statistic", ["mean", "variance", "rms", "median", 0.9])
+def test_an_interval_of_a_large_normal_sample_is_the_normal_one(statistic, level, width):
+    """Intervals tend to ± z standard errors: of moments, within 1 %; of quantiles, read off some 100 spacings, 10 %."""
+    found = estimate(sample_of(np.random.default_rng(0).standard_normal(20_000)), statistic, level)
+    low, high = found.interval
+    assert low < found.estimate < high
+    tolerance = 0.05 if statistic in ("mean", "variance", "rms") else 0.4  # 4 deviations
+    assert (high - low) / 2 == pytest.approx(width * found.standard_error, rel=tolerance)
+
+
+def test_ties_are_one_value_whatever_their_sign_of_zero():
+    x = np.concatenate([np.zeros(60_000), -np.zeros(60_000), np.ones(10)])
+    ordered = sample_of(x).ordered
+    assert (ordered.value(0.0), ordered.value(x.size - 1)) == (0.0, 1.0)
+    assert ordered.count == x.size
