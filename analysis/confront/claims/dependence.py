@@ -153,10 +153,10 @@ def covariance_of_two_scores(cell: Cell) -> str:
 
 
 def shared_query_replicates(cell: Cell) -> int:
-    """Return what the tail of a product of squares asks for; out of reach for heavy-tailed components."""
+    """Return what the tail of a product of squares asks for: millions for normal components and more for others."""
     if cell.of == "scores":
         return SHOWN
-    return {"normal": 3_500_000, "rademacher": 450_000}.get(cell.law, SHOWN)
+    return {"uniform": 1_150_000, "rademacher": 450_000}.get(cell.law, SHOWN)
 
 
 SCORES_SHARE_QUERY = Claim(
