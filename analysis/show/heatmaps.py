@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from analysis.audit.tensors.rows import HeadAudit
 from analysis.show.drawing import drawable, drawn_without_latex, new_figure, shortened
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from analysis.audit.tensors.result import TensorAudit
+    from analysis.audit.weights.result import WeightsAudit
 
 _LARGEST_MAP = 256
 _ON_LIGHT = "#010101"  # not the black that a dark page turns light: the cell behind it stays light
@@ -70,13 +72,19 @@ def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Seq
     return figure
 
 
-def audit_map(audit: TensorAudit) -> Figure:
-    """Draw an audit as a layers × heads map of entropy / log(visible keys): 1 is uniform, 0 one-hot."""
+def audit_map(audit: TensorAudit | WeightsAudit) -> Figure:
+    """
+    Draw an audit as a layers × heads map of entropy over its maximum: 1 is uniform, 0 one-hot.
+
+    Of tensors it is entropy / log(visible keys), of weights the expected entropy / log(n_keys).
+    """
     layers = list(dict.fromkeys(head.layer for head in audit.heads))
     values = np.full((len(layers), 1 + max((head.head for head in audit.heads), default=0)), np.nan)
     for head in audit.heads:
-        values[layers.index(head.layer), head.head] = head.entropy_ratio
-    return map_figure(values, title="entropy / log(visible keys)", label="1 uniform, 0 one-hot", row_names=layers)
+        entropy = head.entropy_ratio if isinstance(head, HeadAudit) else head.entropy_fraction
+        values[layers.index(head.layer), head.head] = entropy
+    title = f"expected entropy / log({audit.n_keys})" if hasattr(audit, "n_keys") else "entropy / log(visible keys)"
+    return map_figure(values, title=title, label="1 uniform, 0 one-hot", row_names=layers)
 
 
 def _heatmap(

@@ -30,6 +30,7 @@ from attnsym import __version__
 
 if TYPE_CHECKING:
     from analysis.audit.tensors.result import TensorAudit
+    from analysis.audit.weights.result import WeightsAudit
     from analysis.confront.confirmation import Confirmation
     from analysis.confront.published.sentence import Adjudication
     from analysis.measure.result import Study
@@ -40,7 +41,7 @@ def write_report(
     *,
     confirmation: Confirmation | None = None,
     studies: Iterable[Study] = (),
-    audits: Iterable[TensorAudit] = (),
+    audits: Iterable[TensorAudit | WeightsAudit] = (),
     published: Iterable[Adjudication] = (),
     command: str = "analysis.write_report",
 ) -> Path:
@@ -55,8 +56,8 @@ def write_report(
         From `confirm`.
     studies : iterable of Study, optional
         Each becomes a figure and a table; nothing is simulated again.
-    audits : iterable of TensorAudit, optional
-        Each becomes a table and a layers × heads map.
+    audits : iterable of TensorAudit or WeightsAudit, optional
+        Each becomes tables and a layers × heads map.
     published : iterable of Adjudication, optional
         What became of published sentences: "Who is right?", sorted by how wrong.
     command : str, optional
@@ -102,7 +103,7 @@ def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ..
 def _render(
     confirmation: Confirmation | None,
     studies: Sequence[Study],
-    audits: Sequence[TensorAudit],
+    audits: Sequence[TensorAudit | WeightsAudit],
     published: Sequence[Adjudication],
     command: str,
 ) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS
+from analysis.audit.weights.result import COLUMNS, WeightsAudit
 from analysis.show import drawing, heatmaps, plots
 from analysis.show.derivation_views import VERDICT_CLASS
 from analysis.show.illustrations import (
@@ -98,16 +99,16 @@ _AUDIT_MAP = (
 )
 
 
-def audit_view(audit: TensorAudit, name: str) -> dict[str, Any]:
-    """Return an audit as sentences, a map and two tables."""
+def audit_view(audit: TensorAudit | WeightsAudit, name: str) -> dict[str, Any]:
+    """Return an audit as sentences, a map and tables: of tensors by layer and by head, of weights by head."""
+    tables = [("Every head", False, *_table(audit.heads, COLUMNS if isinstance(audit, WeightsAudit) else HEAD_COLUMNS))]
+    if not isinstance(audit, WeightsAudit):
+        tables.insert(0, ("Layers (means over heads)", True, *_table(audit.layers, LAYER_COLUMNS)))
     return {
         "title": audit.source,
         "summary": audit.summary(),
         "figures": [_figure(heatmaps.audit_map(audit), f"audit-{name}", *_AUDIT_MAP)] if audit.heads else [],
-        "tables": [
-            ("Layers (means over heads)", True, *_table(audit.layers, LAYER_COLUMNS)),
-            ("Every head", False, *_table(audit.heads, HEAD_COLUMNS)),
-        ],
+        "tables": tables,
     }
 
 

@@ -16,6 +16,7 @@ from analysis import (
     CLAIMS,
     PUBLISHED,
     audit_tensors,
+    audit_weights,
     confirm,
     expected_entropy,
     expected_jacobian_trace,
@@ -23,6 +24,7 @@ from analysis import (
     run_study,
 )
 from analysis.cli import main
+from analysis.show.heatmaps import audit_map
 from analysis.show.illustrations import EXAMPLE_TOKENS, example_weights, ten_keys
 from analysis.show.report import write_report
 
@@ -165,6 +167,21 @@ def test_numbers_of_the_study_are_shown(page, study):
     for row in study.rows:
         assert f"{row.estimate:.6g}" in page
         assert f"{row.prediction:.8g}" in page
+
+
+def test_an_audit_of_weights_has_its_table_its_map_and_its_null(tmp_path):
+    weights = {f"{name}<img>": np.random.default_rng(0).standard_normal((16, 8)) / 4 for name in ("first", "second")}
+    audit = audit_weights(weights, weights, num_heads=2)
+    text = write_report(tmp_path / "r.html", audits=[audit]).read_text(encoding="utf-8")
+    words = " ".join(Page(text).text)
+    for word in ("first<img>", "second<img>", "largest singular value of W_q W_kᵀ", "stable rank", audit.null):
+        assert word in words
+    assert "img" not in Page(text).tags
+    assert f"{audit.heads[3].score_variance:.3g}" in words
+    np.testing.assert_allclose(
+        audit_map(audit).axes[0].images[0].get_array(),
+        np.reshape([head.entropy_fraction for head in audit.heads], (2, 2)),
+    )
 
 
 def test_names_are_escaped(audit, tmp_path):
