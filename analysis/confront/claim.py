@@ -128,7 +128,10 @@ class Claim:
         predictions = None if predict is None else ((cell, predict(cell)) for cell in self.cells)
         subject = self.subject
         text = (lambda cell: subject) if isinstance(subject, str) else subject
-        return support(self.derivation, text, self.inputs, self.assumptions, self.relation, predictions)
+        try:
+            return support(self.derivation, text, self.inputs, self.assumptions, self.relation, predictions)
+        except ValueError as error:
+            raise ValueError(f"claim {self.key!r}: {error}") from None
 
     @property
     def route(self) -> str:

@@ -16,6 +16,7 @@ from analysis.confront.cell import Cell
 from analysis.confront.claim import Claim
 from analysis.confront.claims import CLAIMS
 from analysis.confront.confirmation import CellResult, ClaimResult, ClaimVerdict, Confirmation
+from analysis.confront.derived import Support
 from analysis.measure.draw.chunks import chunk_size, sizes
 from analysis.measure.estimate.accumulators import Sample
 from analysis.measure.run.effort import check_effort
@@ -145,6 +146,7 @@ def confirm(
         raise ValueError(f"family_wise_alpha must lie between 0 and 1: got {family_wise_alpha!r}")
     seed = check_seed(seed)
     derivations = {claim.key: _derivation_verdict(claim.derivation) for claim in chosen}
+    supports = {claim.key: claim.support for claim in chosen}
     cells = [ClaimCell(claim, cell) for claim in chosen for cell in claim.cells]
     critical = critical_z(family_wise_alpha, sum(item.claim.relation.stochastic for item in cells))
     with ExitStack() as stack:
@@ -172,7 +174,9 @@ def confirm(
             for (item, _), sample in zip(part, samples, strict=True):
                 outcomes[item] = _judged(item, sample, critical)
     results = tuple(
-        _claim_result(claim, derivations[claim.key], [outcomes[i] for i in cells if i.claim is claim], budget)
+        _claim_result(
+            claim, derivations[claim.key], supports[claim.key], [outcomes[i] for i in cells if i.claim is claim], budget
+        )
         for claim in chosen
     )
     return Confirmation(results, budget, seed, family_wise_alpha, critical)
@@ -230,7 +234,9 @@ def _failure(item: ClaimCell) -> str:
     return "some draws are not numbers"
 
 
-def _claim_result(claim: Claim, derived: str | None, outcomes: Sequence[CellResult], budget: float) -> ClaimResult:
+def _claim_result(
+    claim: Claim, derived: str | None, support: Support, outcomes: Sequence[CellResult], budget: float
+) -> ClaimResult:
     judged = [cell for cell in outcomes if cell.calibrated]
     against = [cell for cell in judged if not cell.agrees]
     wanted = None
@@ -248,7 +254,7 @@ def _claim_result(claim: Claim, derived: str | None, outcomes: Sequence[CellResu
         verdict, (reason, wanted) = ClaimVerdict.NOT_SEPARATED, _not_separated(factor, budget)
     else:
         verdict, reason = ClaimVerdict.CONFIRMED, f"{len(judged)} judged cells agree with it and its rival is excluded"
-    return ClaimResult(claim, verdict, reason, claim.support, derived, wanted, tuple(outcomes))
+    return ClaimResult(claim, verdict, reason, support, derived, wanted, tuple(outcomes))
 
 
 def _not_separated(factor: float, budget: float) -> tuple[str, float | None]:

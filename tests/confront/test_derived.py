@@ -139,6 +139,16 @@ def test_a_claim_of_ones_own_is_derived_as_the_built_in_ones_are():
     assert own_claim(predict=None).route == "measured only"
 
 
+def test_what_cannot_be_read_is_named_before_anything_is_drawn():
+    def drawn(cell, rng, replicates):
+        raise AssertionError("nothing is to be drawn")
+
+    with pytest.raises(ValueError, match=r"claim 'my-variance': .*Varr"):
+        confirm([own_claim(subject="Varr(Dot(k, q))", sample=drawn)])
+    with pytest.raises(ValueError, match="unknown derivation 'score-varience'"):
+        confirm([own_claim(derivation="score-varience", sample=drawn)])
+
+
 # Pages.
 
 
