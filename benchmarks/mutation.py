@@ -39,11 +39,11 @@ GROUPS = {
     ),
     "kernel": (
         ["attnsym/symbolic/trusted/kernel.py", "attnsym/symbolic/trusted/polynomial.py"],
-        ["tests/symbolic/test_symbolic_kernel.py", "tests/symbolic/test_symbolic_prove.py"],
+        ["tests/symbolic"],
     ),
     "normal form": (
         ["attnsym/symbolic/trusted/normal_form.py", "attnsym/symbolic/trusted/moments.py"],
-        ["tests/symbolic/test_symbolic_kernel.py", "tests/symbolic/test_symbolic_prove.py"],
+        ["tests/symbolic"],
     ),
 }
 SWAPS: dict[type, type] = {
