@@ -449,6 +449,15 @@ class TestTorch:
             assert_is(row, hand)
         assert watcher.unseen == ()
 
+    @pytest.mark.parametrize("eager", [False, True])
+    def test_inference_mode_is_read(self, torch, eager):
+        model = ByProduct(torch) if eager else Fused(torch)
+        q, k = torch.randn(2, 1, 2, 5, 4)
+        with torch.inference_mode(), watch(model) as watcher:
+            model(q, k, k)
+        assert watcher.unseen == ()
+        assert [row.rows for row in watcher.rows] == [5, 5]
+
     def test_a_sink_and_a_soft_cap_are_in_the_scores(self, torch):
         class Sink(torch.nn.Module):
             def forward(self, x):

@@ -77,7 +77,7 @@ class Softmaxes:
             return
         self.unfollowed += 1
         held = scores.detach()
-        self._mark(result, _Softmax(held, held._version, self._product))
+        self._mark(result, _Softmax(held, _version(held), self._product))
 
     def _multiplied(self, function: Any, tensors: list[Any], result: Any) -> None:
         for weights in tensors:
@@ -85,7 +85,7 @@ class Softmaxes:
             if known is not None and not known.told and self._fits(known, weights, tensors):
                 known.told = True
                 self.unfollowed -= 1
-                if known.scores._version != known.version:
+                if _version(known.scores) != known.version:
                     raise Unreadable("its scores were changed in place after the softmax")
                 self._report(known.scores, weights.shape[-1], self._match(known))
                 return
@@ -114,3 +114,8 @@ class Softmaxes:
     def _find(self, tensor: Any) -> _Softmax | None:
         reference, known = self._marked.get(id(tensor), (None, None))
         return known if reference is not None and reference() is tensor else None
+
+
+def _version(tensor: Any) -> int:
+    """Return how often a tensor was changed in place; inference tensors do not count it."""
+    return 0 if tensor.is_inference() else int(tensor._version)
