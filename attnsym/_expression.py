@@ -75,7 +75,7 @@ def read_expression(
                 return number(ast.get_source_segment(source, node) or "")
             case ast.Name(id=name) if name in names:
                 return names[name]
-            case ast.Name(id=name):
+            case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)) if name not in names:
                 raise ValueError(f"unknown name {name!r} in {_shown(text)}: known are {_listed(names)}")
             case ast.Subscript(value=ast.Name(id=name), slice=index) if name in names:
                 indices = index.elts if isinstance(index, ast.Tuple) else [index]

@@ -223,6 +223,19 @@ def test_a_vector_of_one_s_own_is_nobody_else():
             vector(name)
 
 
+def test_facts_that_contradict_each_other_outright_are_refused():
+    for facts in (("moment(q, 2, 1)", "moment(q, 2, 2)"), ("law(q, sign)", "law(q, laplace)")):
+        with pytest.raises(ValueError, match="cannot have two"):
+            prove("E(q[i]**2)", "2", facts)
+    with pytest.raises(ValueError, match="cannot have two"):
+        prove("E(q[i]**2)", "2", ("same(q, k)", "moment(q, 2, 1)", "moment(k, 2, 2)"))
+
+
+def test_a_vector_without_a_fact_is_named():
+    with pytest.raises(ValueError, match="unknown name 'v'"):
+        prove("E(v[i])", "0")
+
+
 # The two procedures.
 
 

@@ -97,6 +97,11 @@ def _power(base: Any, exponent: Any) -> Any:
             )
         if exponent.q == 4 or (exponent.q == 2 and (base < 0 or max(base.p, base.q) > MAX_ROOT)):
             raise ValueError(f"square roots are taken of numbers from 0 to {MAX_ROOT}: got {base}**{exponent}")
-    elif exponent.q != 1 and base not in n.SIZES.values() and not base.has(n.E, n.Var, n.Cov):
+    elif exponent.q != 1 and not _of_sizes(base) and not base.has(n.E, n.Var, n.Cov):
         raise ValueError(f"square roots are taken of numbers, sizes and expectations only: got {base}**{exponent}")
     return base**exponent
+
+
+def _of_sizes(base: Any) -> bool:
+    """Whether this is a size or a product of sizes and numbers."""
+    return not base.is_Add and base.is_commutative and base.atoms(sympy.Symbol) <= set(n.SIZES.values())

@@ -232,8 +232,8 @@ def _under_laws(
         found.tried += 1
         keys = law.d if flexible or matrices else _KEYS
         if all(satisfies(law, item, keys) for item in cheap_first) and _one_covariance(law, given):
-            if law.name.startswith(("components of", "independent components")) and " but " not in law.name:
-                found.reached = found.reached or law
+            if law.d > 1 and law.name.startswith(("components of", "independent components")):
+                found.reached = found.reached or (None if " but " in law.name else law)
             case = _compare(left, right, Evaluator(law.d, keys, law, given, budget), law)
             if case is not None:
                 found.compared += 1
@@ -278,7 +278,7 @@ def _compare(left: Any, right: Any, evaluator: Evaluator, law: Law) -> Witness |
 def _point(variable: Variable) -> Fraction:
     """One value of a variable: the first of a list, and for others numbers without pattern."""
     number, law = variable
-    return Fraction(number + 2, 3) if isinstance(law, str) else law[number % len(law)][0]
+    return Fraction(1, number + 2) if isinstance(law, str) else law[number % len(law)][0]
 
 
 def _realised(sides: tuple[Any, Any], outcome: Mapping[str, Any]) -> dict[str, str]:

@@ -51,12 +51,15 @@ class Facts:
         for name, power in (item.arguments for item in given if item.kind == "modulo"):
             self.orders[name] = min(int(power), self.orders.get(name, int(power)))
         self.declared = frozenset(given)
-        self.laws = {self.root(item.arguments[0]): item.arguments[1] for item in given if item.kind == "law"}
+        self.laws: dict[str, str] = {}
+        for vector, law in sorted(item.arguments for item in given if item.kind == "law"):
+            if self.laws.setdefault(self.root(vector), law) != law:
+                raise ValueError(f"{vector} cannot have two laws: {self.laws[self.root(vector)]} and {law}")
         self.numbers: dict[tuple[str, int], tuple[Fraction, str]] = {}
-        for item in given:
-            if item.kind == "moment":
-                order, number, size = given_moment(item)
-                self.numbers[self.root(item.arguments[0]), order] = number, size
+        for item in sorted(item for item in given if item.kind == "moment"):
+            order, number, size = given_moment(item)
+            if self.numbers.setdefault((self.root(item.arguments[0]), order), (number, size)) != (number, size):
+                raise ValueError(f"a moment cannot have two values: {item} contradicts another")
         self.units = {a for (a,) in self._of("unit")}
         # Independent of itself: every power has the power of the mean as its mean.
         self.fixed = {names[0] for names in self._of("independent_of") if names[0] in names[1:]} | {
