@@ -109,14 +109,15 @@ def ours(d_k: int, n_keys: int, scale: str, precision: str, workers: int | None)
     return run
 
 
-def limit(n_keys: int, cell: StudyCell) -> Run:
+def limit(d_k: int, n_keys: int, cell: StudyCell) -> Run:
     """Random numbers and exponentials, without which no replicate is had."""
     rng = np.random.default_rng(0)
     normals, exponentials = NormalBlock(n_keys, cell.chunk, cell.dtype), np.empty((n_keys, cell.chunk), cell.dtype)
 
     def run(replicates: int) -> object:
         for _ in sizes(replicates, cell.chunk):
-            np.exp(normals.fill(rng), out=exponentials)
+            length = np.sqrt(rng.chisquare(d_k, cell.chunk)).astype(cell.dtype)
+            np.exp(normals.fill(rng, length), out=exponentials)
         return exponentials
 
     return run
@@ -132,7 +133,7 @@ def methods(d_k: int, n_keys: int, scale: str) -> dict[str, Run]:
         print("torch is not installed: its column is left out", file=sys.stderr)
     for precision in ("double", "single"):
         cell = read_settings("entropy", Asked(d_k, n_keys, scale, precision=precision)).cells[0]
-        found[f"{precision}, limit"] = limit(n_keys, cell)
+        found[f"{precision}, limit"] = limit(d_k, n_keys, cell)
         found[f"{precision}, 1 worker"] = ours(d_k, n_keys, scale, precision, 1)
         found[precision] = ours(d_k, n_keys, scale, precision, None)
     return found

@@ -31,12 +31,13 @@ class ScoreColumns:
         self.exp = np.exp(scores, out=exp)
         rest = column_sums(self.exp) - 1.0
         saturated = rest < _SATURATED
-        self.at = np.nonzero((self.exp == 1) & saturated) if saturated.any() else None  # once per saturated column
+        self.at = _where((self.exp == 1) & saturated) if saturated.any() else None  # once per saturated column
         self.kept = np.where(saturated, 0.0, 1.0)  # whether the largest entry is still among the exponentials
         if self.at is not None:
             self.exp[self.at] = 0
         self.rest = rest if self.at is None else column_sums(self.exp) - self.kept
         self.partition = 1.0 + self.rest
+        self._entropy: Array | None = None
 
     def others(self, power: int) -> Array:
         """Return Σ e^power over all but the largest."""
@@ -46,8 +47,11 @@ class ScoreColumns:
         return column_sums(powers) - self.kept
 
     def entropy(self) -> Array:
-        """H = log Z + Σ e·(max − x) / Z: positive terms only."""
-        return np.asarray(np.log1p(self.rest) - column_sums(self.exp * self.scores) / self.partition)
+        """H = log Z + Σ e·(max − x) / Z: positive terms only; the scores are overwritten."""
+        if self._entropy is None:
+            self.scores *= self.exp
+            self._entropy = np.asarray(np.log1p(self.rest) - column_sums(self.scores) / self.partition)
+        return self._entropy
 
     def weights(self) -> Array:
         """Return the weights as rows, in float64."""
@@ -83,6 +87,12 @@ class TameColumns:
         partition = column_sums(self.exp)
         self.exp *= self.scores
         return np.asarray(np.log(partition) - column_sums(self.exp) / partition)
+
+
+def _where(mask: Array) -> tuple[Array, Array]:
+    """Return what `np.nonzero` does, which is ten times as slow on two axes as on one."""
+    rows, columns = np.divmod(np.flatnonzero(mask), mask.shape[1])
+    return rows, columns
 
 
 def column_sums(x: Array) -> Array:
