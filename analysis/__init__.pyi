@@ -56,6 +56,8 @@ from .predict.exact import expected_power_sum as expected_power_sum
 from .predict.exact import expected_query_gradient_squared as expected_query_gradient_squared
 from .predict.exact import expected_sink_weight as expected_sink_weight
 from .predict.inverse import scale_for as scale_for
+from .predict.row_sums import expected_row_sum as expected_row_sum
+from .predict.row_sums import row_sum_variance as row_sum_variance
 from .predict.score_law import score_distribution as score_distribution
 from .predict.score_moments import score_moments as score_moments
 from .show import plots as plots

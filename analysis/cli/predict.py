@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.cli._app import JsonOption, app, console, float_list, int_list, print_json, text_list
+from analysis.cli.mechanism import (
+    BiasOption,
+    CausalOption,
+    NeedleOption,
+    ScoreOption,
+    SinkOption,
+    SoftcapOption,
+    SpreadOption,
+    WindowOption,
+    mechanism_of,
+)
 
 if TYPE_CHECKING:
     from analysis.predict.meanings import Prediction
@@ -25,14 +36,32 @@ def predict_command(
     ] = None,
     sigma: Annotated[str | None, typer.Option(help="Instead of --d-k: standard deviations of the scores.")] = None,
     method: Annotated[str, typer.Option(help="quadrature, or direct: the second route.")] = "quadrature",
+    sink: SinkOption = None,
+    bias: BiasOption = None,
+    softcap: SoftcapOption = None,
+    score: ScoreOption = "dot",
+    needle: NeedleOption = None,
+    key_spread: SpreadOption = None,
+    causal: CausalOption = False,
+    window: WindowOption = None,
+    key: Annotated[int | None, typer.Option("--key", help="For key_weight: which key, from 0.")] = None,
+    normalizer: Annotated[str | None, typer.Option("--normalizer", help="For row_sum: sigmoid or relu.")] = None,
+    normalizer_bias: Annotated[float | None, typer.Option("--normalizer-bias", help="For row_sum.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a softmax statistic of Gaussian scores must be on average, exactly."""
     from analysis.predict.meanings import predictions
 
+    keys = None if n_keys is None else int_list(n_keys, "--n-keys")
+    mechanism = mechanism_of(
+        keys, sink=sink, bias=bias, softcap=softcap, score=score, needle=needle, key_spread=key_spread, causal=causal,
+        window=window,
+    )  # fmt: skip
+    own = {"key": key, "normalizer": normalizer, "normalizer_bias": normalizer_bias}
     rows = predictions(
         quantity,
-        n_keys=None if n_keys is None else int_list(n_keys, "--n-keys"),
+        n_keys=keys,
+        mechanism=mechanism | {name: value for name, value in own.items() if value is not None},
         d_k=None if d_k is None else int_list(d_k, "--d-k"),
         scale=None if scale is None else text_list(scale),
         sigma=None if sigma is None else float_list(sigma, "--sigma"),
@@ -59,7 +88,20 @@ def _print_table(rows: list[Prediction]) -> None:
         place = (f"{row.sigma:zg}",) if by_sigma else (str(row.d_k), str(row.scale))
         table.add_row(*place, "-" if row.n_keys is None else str(row.n_keys), f"{row.value:z.13g}", row.meaning)
     console().print(table)
-    console().print("Gaussian scores; exact to the digits shown, no simulation." if by_sigma else _ASSUMED)
+    if rows[0].mechanism:
+        console().print(
+            "With " + ", ".join(f"{name} {_short(value)}" for name, value in rows[0].mechanism.items()) + "."
+        )
+    if rows[0].mechanism.get("score") == "cosine":
+        console().print("Isotropic keys, scale their temperature; exact to the digits shown, no simulation.")
+    else:
+        console().print("Gaussian scores; exact to the digits shown, no simulation." if by_sigma else _ASSUMED)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list) and len(value) > 4:
+        return f"{value[0]:g}, {value[1]:g}, ..., {value[-1]:g}"
+    return ", ".join(f"{x:g}" for x in value) if isinstance(value, list) else str(value)
 
 
 _ASSUMED = "Independent q, k ~ N(0, I), scores scale·kᵀq sharing the query; exact to the digits shown, no simulation."
@@ -71,22 +113,35 @@ def solve_command(
     target: Annotated[float, typer.Argument(help="The value that the exact expectation must have.")],
     n_keys: Annotated[str, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")],
     d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions; without it, the scores' deviation.")] = None,
+    sink: SinkOption = None,
+    bias: BiasOption = None,
+    softcap: SoftcapOption = None,
+    score: ScoreOption = "dot",
+    needle: NeedleOption = None,
+    key_spread: SpreadOption = None,
+    causal: CausalOption = False,
+    window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the scale (without --d-k, the standard deviation of the scores) that gives a wanted expectation."""
     from analysis.predict.inverse import scale_for
 
-    cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in int_list(n_keys, "--n-keys")]
-    found = [float(scale_for(quantity, target, n, d_k=d)) for n, d in cells]
+    keys = int_list(n_keys, "--n-keys")
+    mechanism = mechanism_of(
+        keys, sink=sink, bias=bias, softcap=softcap, score=score, needle=needle, key_spread=key_spread, causal=causal,
+        window=window,
+    )  # fmt: skip
+    cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in keys]
+    found = [float(scale_for(quantity, target, n, d_k=d, **mechanism)) for n, d in cells]
     name = "sigma" if d_k is None else "scale"
     if as_json:
         answers = [
-            {"quantity": quantity, "target": target, "n_keys": n, "d_k": d, name: value}
+            {"quantity": quantity, "target": target, "n_keys": n, "d_k": d, name: value, "mechanism": mechanism}
             for (n, d), value in zip(cells, found, strict=True)
         ]
         print_json(answers)
         return
     for (n, d), value in zip(cells, found, strict=True):
         where = f"n_keys {n}" if d is None else f"n_keys {n}, d_k {d}"
-        times = "" if d is None else f" = {value * d**0.5:z.6g}/√d_k"
+        times = "" if d is None or score == "cosine" else f" = {value * d**0.5:z.6g}/√d_k"
         console().print(f"{name} {value:z.13g}{times}: {quantity} {target:zg} at {where}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize
 
 from analysis.predict.arguments import broadcast, whole_numbers
+from analysis.predict.crossing import crossing
+from analysis.predict.mechanism.setting import MechanismArguments, read_mechanism
 from analysis.predict.of_quantity import exact_of, value_of
 from analysis.predict.routes import Values
-from analysis.vocabulary.quantities import find_quantity
+from analysis.predict.shares import ROW_SHARES, check_arguments, find_predictable
 from analysis.vocabulary.quantity import Quantity
 
 # Where the search for a bracket gives up, as a standard deviation of the scores, and its first step in the logarithm.
@@ -24,7 +26,14 @@ FIRST_STRIDE = math.log(4)
 TINY = 1e-300
 
 
-def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: ArrayLike | None = None) -> Values:
+def scale_for(
+    quantity: str,
+    target: ArrayLike,
+    n_keys: ArrayLike,
+    *,
+    d_k: ArrayLike | None = None,
+    **mechanism: Unpack[MechanismArguments],
+) -> Values:
     """
     Return the scale (or, without d_k, the standard deviation of the scores) whose exact expectation is `target`.
 
@@ -39,6 +48,10 @@ def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: Array
         At least 2: with one key nothing depends on the scale.
     d_k : int or array_like of int, optional
         Dimension of Gaussian query and keys. Without it the scores are iid N(0, σ²) and σ is returned.
+    **mechanism
+        sink, bias, softcap, score, needle, key_spread, is_causal, window: see `MechanismArguments`. With
+        score="cosine" the temperature is returned. "key_weight" (of key 0, the needle) and "sink_weight" are then
+        quantities too.
 
     Returns
     -------
@@ -50,21 +63,28 @@ def scale_for(quantity: str, target: ArrayLike, n_keys: ArrayLike, *, d_k: Array
     ------
     ValueError
         For a target that no scale reaches, a quantity that is not monotone in the scale (E‖J‖_F² rises before it
-        falls for n_keys >= 5, so that a target may have two scales), an unknown quantity, n_keys < 2.
+        falls for n_keys >= 5, so that a target may have two scales), an unknown quantity, n_keys < 2. Beside a
+        mechanism nothing is monotone by a theorem: a target that several scales reach is refused with the scales.
 
     Notes
     -----
     Brent's method on the logarithms of scale and quantity, in a bracket found by strides from 1 (or 1/√d_k): factors
-    4, 16, 256, ... Exact for Gaussian scores; the quantities named are strictly monotone in the scale.
+    4, 16, 256, ... Exact for Gaussian scores; the quantities named are strictly monotone in the scale. Beside a
+    mechanism the scale is walked along in factors of 1.6 from 0 to where the scores are thousands wide, or as wide as
+    there is an exact value for, and Brent's method refines the crossing.
 
     Source: monotonicity of the Gibbs entropy in temperature; Brent (1973), Algorithms for Minimization without
     Derivatives, chapter 4.
     """
-    record = find_quantity(quantity)
+    record = find_predictable(quantity)
     if not exact_of(record).is_monotone:
         raise ValueError(f"{quantity} is not monotone in the scale, so that a target does not determine the scale")
+    check_arguments(record.name, mechanism)
     targets, keys, dimensions = _arguments(target, n_keys, d_k)
-    found = [_solve(record, *cell) for cell in zip(targets.flat, keys.flat, dimensions.flat, strict=True)]
+    plain = read_mechanism(**mechanism).is_plain and quantity not in ROW_SHARES
+    cells = zip(targets.flat, keys.flat, dimensions.flat, strict=True)
+    with np.errstate(all="ignore"):
+        found = [_solve(record, *cell) if plain else crossing(record, *cell, mechanism) for cell in cells]
     return found[0] if targets.ndim == 0 else np.reshape(found, targets.shape)
 
 

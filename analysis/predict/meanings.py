@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.predict.of_quantity import exact_of, value_of
-from analysis.vocabulary.quantities import find_quantity
+from analysis.predict.shares import check_arguments, find_predictable
 from analysis.vocabulary.quantity import Quantity
 
 
@@ -24,6 +24,7 @@ class Prediction:
     scale: str | None
     sigma: float | None
     method: str
+    mechanism: dict[str, Any] = field(default_factory=dict)
 
 
 def predictions(
@@ -34,6 +35,7 @@ def predictions(
     scale: list[str] | None = None,
     sigma: list[float] | None = None,
     method: str = "quadrature",
+    mechanism: Mapping[str, Any] | None = None,
 ) -> list[Prediction]:
     """
     Predict one quantity over a grid of settings.
@@ -49,6 +51,8 @@ def predictions(
     sigma : list of float, optional
         Instead of d_k and scale: standard deviations of iid Gaussian scores.
     method : {"quadrature", "direct"}, optional
+    mechanism : mapping, optional
+        Further keyword arguments of the expectation: a sink, a soft-cap, a normalizer, ...
 
     Returns
     -------
@@ -60,7 +64,7 @@ def predictions(
     ValueError
         For an unknown quantity and whatever the expectations refuse.
     """
-    record = find_quantity(quantity)
+    record, further = find_predictable(quantity), dict(mechanism or {})
     exact_of(record)
     if sigma is not None and (d_k is not None or scale is not None):
         raise ValueError("give either --sigma or --d-k with --scale: got both")
@@ -73,14 +77,21 @@ def predictions(
     if n_keys is None and record.reads != "score":
         raise ValueError(f"{quantity} needs --n-keys, the number of keys: got none")
     wheres: list[dict[str, Any]] = [{"sigma": x} for x in sigma or []]
-    wheres += [{"d_k": d, "scale": s} for d in d_k or [] for s in scale or ["sqrt"]]
+    default = "1" if further.get("score") == "cosine" else "sqrt"
+    wheres += [{"d_k": d, "scale": s} for d in d_k or [] for s in scale or [default]]
     lengths: Sequence[int | None] = [None] if n_keys is None else n_keys
-    return [_predict(quantity, record, n, where, method) for where in wheres for n in lengths]
+    check_arguments(record.name, further)
+    if record.reads == "score" and further:
+        raise ValueError(f"{quantity} is one score's, without {', '.join(sorted(further))}")
+    return [_predict(quantity, record, n, where, method, further) for where in wheres for n in lengths]
 
 
-def _predict(name: str, record: Quantity, n_keys: int | None, where: dict[str, Any], method: str) -> Prediction:
+def _predict(
+    name: str, record: Quantity, n_keys: int | None, where: dict[str, Any], method: str, further: dict[str, Any]
+) -> Prediction:
     if n_keys is not None:
         record.check_keys(n_keys)
-    value, known = float(value_of(record)(n_keys, **where, method=method)), exact_of(record)
+    value, known = float(value_of(record)(n_keys, **where, method=method, **further)), exact_of(record)
     place = {"d_k": None, "scale": None, "sigma": None} | where
-    return Prediction(name, known.formula, value, known.meaning(value, n_keys or 1), n_keys, method=method, **place)
+    words = known.meaning(value, n_keys or 1)
+    return Prediction(name, known.formula, value, words, n_keys, method=method, mechanism=further, **place)

@@ -8,6 +8,7 @@ from typing import Any
 from analysis.predict import exact
 from analysis.predict.arguments import standard_deviations
 from analysis.predict.routes import Values
+from analysis.predict.row_sums import expected_row_sum, row_sum_variance
 from analysis.predict.score_law import score_distribution
 from analysis.predict.score_moments import score_moments
 from analysis.vocabulary.quantity import Exact, Quantity
@@ -36,7 +37,11 @@ def expectation_of(quantity: Quantity) -> Callable[..., Values]:
         For a quantity without an exact value, or one that names a function which is not there.
     """
     known = exact_of(quantity)
-    own = {"score_variance": score_variance}
+    own: dict[str, Any] = {
+        "score_variance": score_variance,
+        "expected_row_sum": expected_row_sum,
+        "row_sum_variance": row_sum_variance,
+    }
     function: Any = own.get(known.expectation) or getattr(exact, known.expectation, None)
     if function is None:
         raise ValueError(f"quantity {quantity.name!r}: analysis.predict has no expectation {known.expectation!r}")
@@ -63,6 +68,8 @@ def score_variance(
     """Return Var(scale·kᵀq) of Gaussian vectors; the second route is the second moment of its exact law."""
     if sigma is not None:
         return float(standard_deviations(sigma)) ** 2
+    if abs(scale_of_one_score(resolve_scale(scale), d_k, n_keys)) > 1e100:
+        raise ValueError(f"scale must be at most 1e+100 in size here: got {scale}")
     if method == "direct":
         factor = scale_of_one_score(resolve_scale(scale), d_k, n_keys)
         return float(score_distribution(d_k, factor).var()) if factor else 0.0

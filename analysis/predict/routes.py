@@ -12,7 +12,7 @@ from analysis.predict import arguments as exact_arguments
 from analysis.predict.average import gaussian_attention, gaussian_attention_max_weight
 from analysis.predict.maximum import gaussian_max_weight
 from analysis.predict.mechanism.evaluate import evaluate
-from analysis.predict.mechanism.setting import read_mechanism
+from analysis.predict.mechanism.setting import Mechanism, read_mechanism
 from analysis.predict.quadrature import Expectations, equal_scores, gaussian_softmax
 from analysis.predict.ranges import kept
 from analysis.predict.second_route import direct, direct_average
@@ -35,7 +35,7 @@ def expectation(
     key: Any = None,
 ) -> Values:
     """
-    Check the arguments and evaluate one expectation.
+    Check the arguments and evaluate one expectation, whatever NumPy's error state of the caller is.
 
     Parameters
     ----------
@@ -57,7 +57,14 @@ def expectation(
     """
     if method not in ROUTES:
         raise ValueError(f"method must be one of {', '.join(ROUTES)}: got {method!r}")
-    setting = read_mechanism(**(mechanism or {}))
+    with np.errstate(all="ignore"):
+        return _expectation(name, n_keys, (sigma, d_k, scale), method, read_mechanism(**(mechanism or {})), key)
+
+
+def _expectation(
+    name: str, n_keys: Any, scores: tuple[Any, Any, Any], method: str, setting: Mechanism, key: Any
+) -> Values:
+    sigma, d_k, scale = scores
     if not setting.is_plain or name not in PLAIN:
         values = evaluate(name, n_keys, sigma, d_k, scale, setting, key=key, method=method)
         return kept(name, values, n_keys, has_sink=bool(np.any(setting.sink > -np.inf)))

@@ -181,7 +181,7 @@ def _gradient(
     weight: Array,
 ) -> Array:
     """Split the gradient into the d_k - 1 directions of the keys across the query, and the one along it."""
-    if scale == 0:
+    if scale**2 == 0:
         return np.zeros(len(n_keys))
     if place.needle and d_k < 3:
         raise ValueError("the gradient with respect to the query has an infinite mean for a needle and d_k below 3")

@@ -13,6 +13,10 @@ from analysis.predict.arguments import whole_numbers
 from analysis.predict.mechanism.grid import Group
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 
+# Scores narrower than this are equal to rounding, and so are scores and those capped so far out.
+NARROWEST = 1e-9
+NEGLIGIBLE = 1e-100
+FAR = 1e9
 # Beyond, a float no longer tells scores apart that softmax does.
 LARGEST_SCORE = 1e12
 LARGEST_NEEDLE = 1e6
@@ -210,11 +214,7 @@ def row_groups(
     names = []
     for key, (factor, shift) in enumerate(zip(spread, bias, strict=True)):
         mean = place.needle if key == 0 else 0.0
-        law = (
-            KeyLaw(0.0, mean, place.softcap, dimension, sigma)
-            if dimension
-            else KeyLaw(sigma * factor, mean, place.softcap)
-        )
+        law = _law(sigma if dimension else sigma * factor, mean, place.softcap, dimension)
         names.append((law, shift))
         counts[law, shift] = counts.get((law, shift), 0.0) + (n_keys - 1 if alike and key else 1)
     order = {name: index for index, name in enumerate(counts)}
@@ -222,3 +222,13 @@ def row_groups(
     if place.sink > -math.inf:
         groups.append(Group(KeyLaw(0.0), place.sink, 1.0, True))
     return groups, [order[name] for name in names]
+
+
+def _law(width: float, mean: float, softcap: float, dimension: int) -> KeyLaw:
+    """Return the law of a score of this deviation, or temperature of a cosine, where no size is lost in rounding."""
+    width = width if width > NEGLIGIBLE else 0.0
+    if softcap < NARROWEST:
+        softcap = 0.0
+    elif softcap > FAR * (20 * width + abs(mean) + 1):
+        softcap = math.inf
+    return KeyLaw(0.0, mean, softcap, dimension, width) if dimension else KeyLaw(width, mean, softcap)
