@@ -61,7 +61,7 @@ def score_distribution(d_k: int, scale: ScaleLike = None) -> Any:
 
 
 _FAR = 1e8
-_quiet = np.errstate(all="ignore")  # densities and tails underflow where they are 0
+_quiet = np.errstate(all="ignore")  # densities and tails underflow where they are 0, and SciPy divides by the scale
 
 
 class ScoreLaw(stats.rv_continuous):
@@ -71,42 +71,33 @@ class ScoreLaw(stats.rv_continuous):
         (d,) = shape
         return (d >= 1) & (d == np.floor(d))
 
-    @_quiet
     def _logpdf(self, x: Any, *shape: Any) -> Any:
         return _by_dimension(_log_density, np.abs(x), *shape)
 
-    @_quiet
     def _pdf(self, x: Any, *shape: Any) -> Any:
         return np.exp(self._logpdf(x, *shape))
 
-    @_quiet
     def _logsf(self, x: Any, *shape: Any) -> Any:
         tail = _by_dimension(_log_tail, np.abs(x), *shape)
         return np.where(x >= 0, tail, np.log1p(-np.exp(tail)))
 
-    @_quiet
     def _sf(self, x: Any, *shape: Any) -> Any:
         tail = np.exp(_by_dimension(_log_tail, np.abs(x), *shape))
         return np.where(x >= 0, tail, 1 - tail)
 
-    @_quiet
     def _logcdf(self, x: Any, *shape: Any) -> Any:
         return self._logsf(-x, *shape)
 
-    @_quiet
     def _cdf(self, x: Any, *shape: Any) -> Any:
         return self._sf(-x, *shape)
 
-    @_quiet
     def _ppf(self, q: Any, *shape: Any) -> Any:
         return -self._isf(q, *shape)
 
-    @_quiet
     def _isf(self, q: Any, *shape: Any) -> Any:
         sign = np.where(q <= 0.5, 1.0, -1.0)
         return sign * _by_dimension(_tail_quantile, np.minimum(q, 1 - q), *shape)
 
-    @_quiet
     def _stats(self, *shape: Any, **_: Any) -> Any:
         d = np.asarray(shape[0], dtype=np.float64)
         return np.zeros_like(d), d, np.zeros_like(d), 6 / d
@@ -121,6 +112,12 @@ class ScoreLaw(stats.rv_continuous):
     def _rvs(self, *shape: Any, size: Any = None, random_state: Any = None) -> Any:
         return np.sqrt(random_state.chisquare(shape[0], size)) * random_state.standard_normal(size)
 
+
+for _name in (
+    "pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf", "mean", "median", "var", "std", "stats", "moment",
+    "entropy", "expect", "interval", "rvs",
+):  # fmt: skip
+    setattr(ScoreLaw, _name, _quiet(getattr(stats.rv_continuous, _name)))
 
 score_law = ScoreLaw(name="score_law", shapes="d")
 
