@@ -36,11 +36,6 @@ UPWARD_HOOKS = {
     ("attnsym.__main__", "analysis.cli"): "python -m attnsym",
 }
 
-# Circles that stand today, each by the children of one package that it joins. The list only shrinks: a circle that is
-# gone must leave it.
-CIRCLES_LEFT = (
-)  # fmt: skip
-
 
 def modules() -> dict[str, Path]:
     """Return the name and the file of every module; a package's name stands for its `__init__`."""
@@ -158,12 +153,8 @@ def test_upward_hooks_are_in_use():
     assert [hook for hook in UPWARD_HOOKS if hook[1] not in ARROWS[hook[0]]] == []
 
 
-def test_no_circles_but_those_left():
-    """Part of a circle that is left is left too, so that one may be taken apart in steps."""
-    standing = circles(DOWNWARD)
-    assert [sorted(circle) for circle in standing if not any(circle <= left for left in CIRCLES_LEFT)] == []
-    gone = [sorted(left) for left in CIRCLES_LEFT if not any(circle <= left for circle in standing)]
-    assert gone == [], "these circles are gone: take them off CIRCLES_LEFT"
+def test_no_circles():
+    assert circles(DOWNWARD) == set()
 
 
 def test_a_circle_is_found_between_folders_that_no_two_modules_close():

@@ -1,6 +1,8 @@
-"""What the README and the guides tell a reader to run, runs."""
+"""What the README, the guides and the docstrings tell a reader to run, runs."""
 
 import contextlib
+import doctest
+import importlib
 import io
 import re
 from pathlib import Path
@@ -9,6 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("attnsym", "analysis")
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if ">>>" in path.read_text(encoding="utf-8")
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -26,6 +34,19 @@ def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeyp
             exec(compile(code, page.name, "exec"), namespace)
         if shown:
             assert printed.getvalue() == shown
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_of_docstrings_print_what_they_show(module):
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted > found.failed == 0
+
+
+def test_contributing_names_what_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:attnsym|analysis|tests|benchmarks|\.ci)/[\w./]*)`", text)
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_ci_runs_the_readme_test_command():

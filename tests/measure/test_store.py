@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def start(store: Path, result: Path) -> subprocess.Popen:
 
 def shards_in(store: Path) -> int:
     try:
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             return connection.execute("SELECT count(*) FROM shards").fetchone()[0]
     except sqlite3.Error:
         return 0
@@ -184,21 +185,21 @@ def damage(store: Path, kind: str) -> None:
         store.write_bytes(data[: len(data) // 2])
     elif kind == "foreign":
         store.unlink()
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute("CREATE TABLE people (name TEXT)")
     elif kind == "one bit of a result":
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             (blob,) = connection.execute("SELECT result FROM shards").fetchone()
             flipped = bytes([blob[0] ^ 1]) + blob[1:]
             connection.execute("UPDATE shards SET result = ?", (flipped,))
     elif kind == "no identity":
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute("DELETE FROM study")
     elif kind == "identity is no table":
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute("UPDATE study SET identity = '[1]'")
     elif kind == "other schema":
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute("PRAGMA user_version = 99")
 
 
@@ -234,12 +235,11 @@ def test_every_flipped_byte_is_refused_or_harmless(tmp_path):
 
 def test_a_store_in_use_is_not_shared(tmp_path):
     store = tmp_path / "study.db"
-    other = sqlite3.connect(store, isolation_level=None)
-    other.execute("CREATE TABLE x (y)")
-    other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(OSError, match="in use by another process"):
-        run_study("entropy", **STUDY, replicates=100, store=store)
-    other.close()
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("CREATE TABLE x (y)")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(OSError, match="in use by another process"):
+            run_study("entropy", **STUDY, replicates=100, store=store)
 
 
 @pytest.mark.parametrize("place", [".", "missing/study.db"])
