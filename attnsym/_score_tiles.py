@@ -34,10 +34,6 @@ class ScoreTiles:
         self.problem = problem
         self.dtype = problem.query.matrices.dtype
         self.buffer = np.empty(elements, self.dtype)
-        slow = self.dtype == np.float32 and _exp_is_slow_on_subnormals()
-        self.floor = (
-            np.full(elements, _LOWEST, self.dtype) if slow else None
-        )  # a full array: a scalar takes 4 times as long
         self.edges: dict[tuple[int, int, int, int], list[tuple[slice, Array]]] = {}
         self.biases: dict[tuple[int, bytes, bytes], Array] = {}
 
@@ -81,8 +77,9 @@ class ScoreTiles:
 
         A visible key's weight below 4.5e-38, of a sum of at least 1, becomes 4.5e-38; what is hidden is hidden again.
         """
-        if self.floor is not None and self.mask is None:
-            np.maximum(scores, self.floor[: scores.size].reshape(scores.shape), out=scores)
+        if self.mask is None and self.dtype == np.float32 and _exp_is_slow_on_subnormals():
+            # a full array: NumPy takes four times as long for a scalar
+            np.maximum(scores, _floor(self.buffer.size)[: scores.size].reshape(scores.shape), out=scores)
             self._hide(scores, rows, columns)
 
     def _hide(self, scores: Array, rows: slice, columns: slice) -> None:
@@ -122,6 +119,11 @@ class ScoreTiles:
             keys = np.arange(width)
             self.biases[name] = as_bias((keys >= first[:, None]) & (keys < end[:, None]), self.dtype)
         return self.biases[name]
+
+
+@functools.lru_cache(maxsize=2)
+def _floor(elements: int) -> Array:
+    return np.full(elements, _LOWEST, np.float32)
 
 
 @functools.cache
