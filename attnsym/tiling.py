@@ -41,7 +41,8 @@ def choose_tiles(problem: Problem) -> Tiles:
     low, high = _RAGGED_QUERIES  # where queries differ in reach, low tiles waste less of it, and many cost more calls
     queries = min(problem.n_queries, max(low, min(high, problem.n_keys // 4)) if ragged else _QUERIES)
     keys = min(problem.n_keys, _KEYS)
-    together = _TOGETHER // (queries * keys) if problem.n_keys <= _SHORT else 1
+    small = problem.n_keys <= _SHORT and queries * keys <= _QUERIES * _KEYS // 2
+    together = _TOGETHER // (queries * keys) if small else 1
     return Tiles(max(1, min(problem.n_heads, together)), queries, keys)
 
 
