@@ -116,8 +116,8 @@ def limit(d_k: int, n_keys: int, cell: StudyCell) -> Run:
 
     def run(replicates: int) -> object:
         for _ in sizes(replicates, cell.chunk):
-            length = np.sqrt(rng.chisquare(d_k, cell.chunk)).astype(cell.dtype)
-            np.exp(normals.fill(rng, length), out=exponentials)
+            rng.chisquare(d_k, cell.chunk)  # the squared lengths of the queries
+            np.exp(normals.fill(rng), out=exponentials)
         return exponentials
 
     return run

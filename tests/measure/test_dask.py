@@ -1,5 +1,6 @@
 """A real cluster: two processes, one of them killed while it works, nothing lost, the same bits."""
 
+import importlib
 import os
 import signal
 import threading
@@ -57,3 +58,22 @@ def test_an_address_that_does_not_answer_is_reported(capsys):
     code = main(["study", "entropy", "--d-k", "4", "--n-keys", "10", "--dask", "tcp://127.0.0.1:9"])
     assert code == 2
     assert "no scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_that_workers_lack_is_reported(cluster, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text(
+        "def first(query, key, scale):\n    return query[:, 0, 0]\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)  # the workers run already
+    with (
+        distributed.Client(cluster) as client,
+        pytest.raises(ImportError, match="a worker cannot load what it is to measure: No module named 'only_here'"),
+    ):
+        run_study(
+            importlib.import_module("only_here").first,
+            d_k=2,
+            n_keys=1,
+            replicates=10,
+            executor=client.get_executor(),
+        )
