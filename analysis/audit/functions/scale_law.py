@@ -83,7 +83,16 @@ def describe(
     batch, queries = exponent("batch", 2), exponent("queries", 2)
     suspicion, words = _suspicion(a, b, c, queries, slack)
     return ScaleLaw(
-        value, name, a, b, c, coefficient, measurements, suspicion, words, batch is not None and abs(batch) > slack
+        value,
+        name,
+        a,
+        b,
+        c,
+        coefficient,
+        measurements,
+        suspicion,
+        words,
+        batch is not None and abs(batch) > max(slack, 0.1),
     )
 
 

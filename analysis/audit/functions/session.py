@@ -14,7 +14,9 @@ from analysis.audit.functions.layouts import Array
 
 HIDDEN = 1e-20
 REPEATS_UNDER_DROPOUT = 40
-_ROUNDINGS = {"float64": 2**12, "float32": 2**8, "float16": 8, "bfloat16": 8}
+_ROUNDINGS = {"float64": 2**12, "float32": 2**8, "float16": 3, "bfloat16": 3}
+COARSE = 1e-3
+_LEAST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126}
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,21 @@ class Session:
         noise: float = self.facts.get("noise", 0.0)
         return max(_ROUNDINGS[self.caller.dtype] * self.caller.precision, noise)
 
+    def times(self, factor: float) -> float:
+        """Return a factor of safety: in half precision no more than 2, where errors are what they are bounded by."""
+        return factor if self.tolerance < COARSE else min(factor, 2.0)
+
+    def slack(self, factor: float) -> float:
+        """Return that many tolerances."""
+        return self.times(factor) * self.tolerance
+
+    @property
+    def sum_error(self) -> float:
+        """What a row's sum may be off by: in half precision two roundings at 1."""
+        if self.tolerance < COARSE:
+            return 4 * self.tolerance
+        return 2 * max(self.caller.precision, self.facts.get("noise", 0.0) / 8)
+
     def draw(
         self, *, sizes: Sizes | None = None, key_heads: int | None = None, spread: float | None = None
     ) -> tuple[Array, Array, Array]:
@@ -109,13 +126,18 @@ class Session:
             raise CallFailed(f"row sums are known of {len(total)} heads, not of {query.shape[1]}")
         return np.asarray(weights / total)
 
+    @property
+    def least(self) -> float:
+        """The smallest weight that its type still holds to all its digits; 0 in double precision."""
+        return _LEAST.get(self.facts.get("inner", self.caller.dtype), 0.0)
+
     def score(self, weights: Array) -> Array:
         """Return the scores that weights stand for, up to a constant per row where rows are normalised."""
         with np.errstate(all="ignore"):
             if self.link == "logit":
                 return np.asarray(np.log(weights) - np.log1p(-weights))
             if self.link == "log":
-                return np.asarray(np.log(np.where(weights > 0, weights, np.nan)))
+                return np.asarray(np.log(np.where(weights > self.least, weights, np.nan)))
             return np.asarray(weights if self.link == "identity" else np.sqrt(weights))
 
 

@@ -91,7 +91,7 @@ def probe_linearity(s: Session) -> bool:
     _, _, other = s.draw()
     at_zero, one, two = s.caller(q, k, np.zeros_like(v)), s.caller(q, k, v), s.caller(q, k, other)
     size = max(float(np.abs(one).max()), float(np.abs(two).max()))
-    bound = max(16 * s.tolerance, HALF) * size  # a function may compute in half precision whatever its inputs
+    bound = max(s.slack(16), HALF) * size  # a function may compute in half precision whatever its inputs
     both = distance(s.caller(q, k, s.caller.rounded(v + other)), one + two - at_zero)
     if np.abs(at_zero).max() > bound and both <= bound:
         s.report("offset", f"With all values 0 the output is up to {np.abs(at_zero).max():.3g}.")

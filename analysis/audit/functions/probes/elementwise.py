@@ -17,29 +17,29 @@ def name_elementwise(s: Session) -> None:
     while x > 1e-3 and not _bent(s, x):
         x /= 4
     w = _response(s, x)
-    size = float(np.abs(w).max())
+    size, close = float(np.abs(w).max()), max(CLOSE, 4 * s.caller.precision)
     evidence = f"At q·k = {', '.join(f'{x * step:g}' for step in _STEPS)} a weight is " + ", ".join(
         f"{value:.4g}" for value in w
     )
     with np.errstate(all="ignore"):
         logarithm = np.log(w)
         odds = logarithm - np.log1p(-w)
-    if _straight(w - w[2]) and abs(w[2]) < CLOSE * size:
+    if _straight(w - w[2], close) and abs(w[2]) < close * size:
         s.link = "identity"
         s.report(
             "no-softmax", evidence + ", in proportion.", "The weights are the scores themselves.", severity="warning"
         )
-    elif _straight(logarithm - logarithm[2]):
+    elif _straight(logarithm - logarithm[2], close):
         s.link = "log"
         s.report("row-sums", evidence + ": exponentials that nothing divides.")
-    elif _straight(odds - odds[2]):
+    elif _straight(odds - odds[2], close):
         s.link = "logit"
         s.facts["normalizer_bias"] = float(odds[2])
         s.report("sigmoid", f"{evidence}: a sigmoid with bias {odds[2]:.6g} at {s.sizes.n_keys} keys.")
-    elif _one_sided(w, size, 2.0):
+    elif _one_sided(w, size, 2.0, close):
         s.link = "identity"
         s.report("relu", f"{evidence}: in proportion above 0, and 0 below.", "The weights are the ReLU of the scores.")
-    elif _one_sided(w, size, 4.0):
+    elif _one_sided(w, size, 4.0, close):
         s.link = "root"
         s.report(
             "relu", f"{evidence}: squares above 0, and 0 below.", "The weights are the squared ReLU of the scores."
@@ -68,13 +68,13 @@ def _bent(s: Session, x: float) -> bool:
     return bool(np.isfinite(w).all() and (top > 1 or (top < 0.999 and (w[0] <= 0 or w[0] > 1e-3))))
 
 
-def _straight(w: Array) -> bool:
+def _straight(w: Array, close: float) -> bool:
     if not np.isfinite(w).all() or abs(w[4]) < 1e-12:
         return False
-    return bool(np.abs(w - w[4] * _STEPS / 2).max() < CLOSE * np.abs(w[4]))
+    return bool(np.abs(w - w[4] * _STEPS / 2).max() < close * np.abs(w[4]))
 
 
-def _one_sided(w: Array, size: float, growth: float) -> bool:
+def _one_sided(w: Array, size: float, growth: float, close: float) -> bool:
     """Tell whether weights are 0 on one side and grow by a factor on the other."""
     up = w if abs(w[4]) > abs(w[0]) else w[::-1]
-    return bool(np.abs(up[:3]).max() < CLOSE * size and abs(up[4] - growth * up[3]) < CLOSE * size)
+    return bool(np.abs(up[:3]).max() < close * size and abs(up[4] - growth * up[3]) < close * size)

@@ -85,4 +85,4 @@ def _by_distance(s: Session, q: Array, k: Array, by_row: Array, gap: Array, size
     x, y = np.where(shown, norms, 0.0), np.where(shown, gap, 0.0)
     slope = float((x * y).sum() / max((x * x).sum(), 1e-300))
     s.facts["by_key"] = slope
-    return float(np.abs(y - slope * x).max()) < 8 * s.tolerance * (1 + size) + 8 * relative_error(s)
+    return float(np.abs(y - slope * x).max()) < s.slack(8) * (1 + size) + s.times(8) * relative_error(s)

@@ -135,7 +135,7 @@ def _judge_sums(s: Session, weights: Array, sizes: Sizes) -> None:
         return
     sums = np.nan_to_num(weights).sum(axis=-1)
     off = float(np.abs(sums[sums != 0] - 1).max(initial=0.0))
-    if not np.isfinite(weights).all() or off > 8 * s.tolerance * max(1.0, sizes.n_keys / 64):
+    if not np.isfinite(weights).all() or off > s.slack(8) * max(1.0, sizes.n_keys / 64):
         s.report("long-rows", f"At {sizes.n_keys} keys rows sum to {sums.min():.6g} … {sums.max():.6g}.")
 
 
@@ -149,7 +149,7 @@ def _judge_ratios(s: Session, q: Array, k: Array, first: Array, seen: Array, siz
     change = centred(scores[1], both) - centred(scores[0], both)
     size = max(float(np.abs(x[both]).max(initial=0.0)) for x in scores)
     gap = np.where(both, np.abs(change), 0.0)
-    if gap.max() > 16 * s.tolerance * (1 + size):
+    if gap.max() > s.slack(16) * (1 + size):
         worst = int(np.unravel_index(int(gap.argmax()), gap.shape)[-1])
         s.report(
             "long-rows",
@@ -160,12 +160,13 @@ def _judge_ratios(s: Session, q: Array, k: Array, first: Array, seen: Array, siz
 
 def _judge_scores(s: Session, q: Array, k: Array, first: Array, seen: Array, sizes: Sizes) -> None:
     """Scores must be in proportion to q·k row by row, as they are at few keys."""
-    score, x = centred(s.score(first), seen), centred(np.einsum("bhid,bhjd->bhij", q, k), seen)
-    both = np.isfinite(score) & np.isfinite(x)
+    score = s.score(first)
+    both = seen & np.isfinite(score)
+    score, x = centred(score, both), centred(np.einsum("bhid,bhjd->bhij", q, k), both)
     y, z = np.where(both, score, 0.0), np.where(both, x, 0.0)
     slope = (y * z).sum(-1, keepdims=True) / np.maximum((z * z).sum(-1, keepdims=True), 1e-300)
     gap, size = np.abs(y - slope * z), float(np.abs(y).max())
-    if gap.max() > 16 * s.tolerance * (1 + size):
+    if gap.max() > s.slack(16) * (1 + size):
         worst = int(np.unravel_index(int(gap.argmax()), gap.shape)[-1])
         s.report(
             "long-rows",

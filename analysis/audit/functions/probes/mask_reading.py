@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.audit.functions.layouts import Array
-from analysis.audit.functions.session import HIDDEN, Session, centred, distance
+from analysis.audit.functions.session import COARSE, HIDDEN, Session, centred, distance
 
 SURE = 1e-3
 
@@ -46,7 +46,7 @@ def read_mask(s: Session, plain: Array, masked: Array, visible: Array) -> Readin
     visible : ndarray of bool, (batch, 1, n_queries, n_keys)
         What the mask was documented to show.
     """
-    bound, shown = 16 * s.tolerance, np.nan_to_num(masked)
+    bound, shown = s.slack(16) * _size(s, plain), np.nan_to_num(masked)
     pairs = np.broadcast_to(visible, plain.shape)
     wanted = masked_weights(s, plain, pairs)
     open_pairs = np.abs(np.nan_to_num(plain)) > HIDDEN
@@ -68,6 +68,14 @@ def read_mask(s: Session, plain: Array, masked: Array, visible: Array) -> Readin
         if _fits(shown, renormalised(s, plain, factor), bound):
             return Reading(code, evidence)
     return _by_change(s, plain, masked, pairs & open_pairs, hidden, evidence)
+
+
+def _size(s: Session, plain: Array) -> float:
+    """In half precision the error of a weight grows with its score's size."""
+    if s.tolerance < COARSE:
+        return 1.0
+    scores = s.score(plain)
+    return 1 + float(np.ptp(scores[np.isfinite(scores)])) / 4 if np.isfinite(scores).any() else 1.0
 
 
 def _fits(shown: Array, wanted: Array, bound: float) -> bool:
@@ -103,7 +111,7 @@ def _by_change(s: Session, plain: Array, masked: Array, on: Array, off: Array, e
         )
         change = change - level
         after = after - level
-    slack = max(SURE, 4 * s.tolerance)
+    slack = max(SURE, s.slack(4))
     rows = (on & np.isfinite(change)).any(-1, keepdims=True)
     visible_move, lowered = change[on & rows], change[off & rows]
     if (
@@ -137,7 +145,7 @@ def _fill(s: Session, before: Array, after: Array, off: Array, on: Array) -> flo
     counts = np.isfinite(shift).sum(-1, keepdims=True)
     level = np.nan_to_num(shift).sum(-1, keepdims=True) / np.maximum(counts, 1)
     values = (after + level)[off & (counts > 0)]
-    if not values.size or not np.isfinite(values).all() or np.ptp(values) > max(0.01, 1e3 * s.tolerance):
+    if not values.size or not np.isfinite(values).all() or np.ptp(values) > max(0.01, s.slack(1e3)):
         return None
     return float(values.mean())
 

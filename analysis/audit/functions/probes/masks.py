@@ -168,9 +168,9 @@ def _changes_when_open(s: Session, form: Form) -> bool:
     """A mask that hides nothing must change nothing."""
     q, k, table = _scene(s, form)
     plain, opened = s.own(q, k), attempt(s, q, k, form, form.present(np.ones_like(table), s.sizes))
-    if opened is None or distance(opened, plain) <= 4 * s.tolerance:
+    if opened is None or distance(opened, plain) <= s.slack(4):
         return False
-    if s.axis == "keys" and np.abs(opened.sum(-1) - plain.sum(-1)).max() > 4 * s.tolerance:
+    if s.axis == "keys" and np.abs(opened.sum(-1) - plain.sum(-1)).max() > s.slack(4):
         return False
     s.report("mask-all-true", f"An all-visible boolean mask moves weights by {distance(opened, plain):.3g}.")
     s.facts[form.argument] = "changes the result even where it hides nothing"
@@ -199,7 +199,7 @@ def _adds(s: Session, form: Form) -> bool:
     if found is None:
         return False
     plain, shifted, bias = found
-    slack = 64 * s.tolerance
+    slack = s.slack(64)
     if changes_like(s, plain, shifted, bias) < slack:
         return True
     turned = changes_like(s, plain, shifted, bias.swapaxes(-1, -2)) if bias.shape[2] == bias.shape[3] else np.inf
@@ -244,7 +244,7 @@ def _probe_batch_order(s: Session, form: Form) -> None:
             continue
         wanted = masked_weights(s, plain, table[:, None])
         gap = distance(np.nan_to_num(weights), wanted)
-        if gap < 16 * s.tolerance:
+        if gap < s.slack(16):
             s.facts["mask_shape"] = one.axes
             return
         if len(one.axes) == 4 or one.axes == form.axes:

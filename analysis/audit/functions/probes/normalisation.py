@@ -9,7 +9,7 @@ import numpy as np
 from analysis.audit.functions.adapter import CallFailed
 from analysis.audit.functions.layouts import Array
 from analysis.audit.functions.probes.elementwise import name_elementwise
-from analysis.audit.functions.session import Session, distance
+from analysis.audit.functions.session import COARSE, Session, distance
 
 _AXES: dict[str, int | tuple[int, ...]] = {"keys": 3, "queries": 2, "heads": 1, "batch": 0, "matrix": (2, 3)}
 _AXIS_WORDS = {"queries": "queries", "heads": "heads", "batch": "batch items", "matrix": "whole score matrix"}
@@ -25,16 +25,16 @@ def probe_normalisation(s: Session) -> None:
     rows = whole.sum(axis=3)
     filled = rows[np.abs(rows) > 0]
     negative = bool((whole < -s.tolerance).any())
-    if not negative and filled.size and np.abs(filled - 1).max() < 4 * s.tolerance:
+    if not negative and filled.size and _all_one(s, filled):
         return
     for name in ("queries", "heads", "batch", "matrix"):
-        if not negative and np.abs(whole.sum(axis=_AXES[name]) - 1).max() < 4 * s.tolerance:
+        if not negative and np.abs(whole.sum(axis=_AXES[name]) - 1).max() < s.slack(4):
             _wrong_axis(s, name, rows)
             return
     if _each_by_itself(s, q, k, weights):
         s.axis = "each"
         name_elementwise(s)
-    elif _constant(s, rows):
+    elif _constant(s, rows) and (not negative or differential(s, float(rows.mean()))):
         _constant_sums(s, rows)
     elif negative:
         s.axis = "none"
@@ -44,6 +44,12 @@ def probe_normalisation(s: Session) -> None:
         )
     else:
         _explain_sums(s, q, k, weights, rows)
+
+
+def _all_one(s: Session, sums: Array) -> bool:
+    """Tell whether sums are 1 but for rounding, which has no sign: their mean must be nearer than each of them."""
+    off = sums - 1
+    return bool(np.abs(off).max() < s.sum_error and abs(off.mean()) < s.sum_error / 4)
 
 
 def _note_precision(s: Session, weights: Array) -> None:
@@ -86,14 +92,12 @@ def _each_by_itself(s: Session, q: Array, k: Array, weights: Array) -> bool:
     other = k.copy()
     other[:, :, 1] = s.draw()[1][:, :, 1]
     changed = np.abs(s.own(q, other) - weights)
-    size = float(np.abs(weights).max())
-    return bool(np.delete(changed, 1, axis=3).max() <= s.tolerance * size) and bool(
-        changed[..., 1].max() > s.tolerance * size
-    )
+    bound = min(s.tolerance, max(s.caller.precision, s.facts.get("noise", 0.0))) * float(np.abs(weights).max())
+    return bool(np.delete(changed, 1, axis=3).max() <= bound) and bool(changed[..., 1].max() > bound)
 
 
 def _constant(s: Session, rows: Array) -> bool:
-    return bool(np.ptp(rows, axis=(0, 2)).max() < 8 * s.tolerance * max(1.0, float(np.abs(rows).max())))
+    return bool(np.ptp(rows, axis=(0, 2)).max() < 2 * s.sum_error * max(1.0, float(np.abs(rows).max())))
 
 
 def _constant_sums(s: Session, rows: Array) -> None:
@@ -107,7 +111,7 @@ def _constant_sums(s: Session, rows: Array) -> None:
             "differential",
             f"Rows sum to {rows.mean():.6g}: the second softmax is taken off {1 - rows.mean():.6g} times.",
         )
-    elif np.ptp(by_head) > 8 * s.tolerance:
+    elif np.ptp(by_head) > s.slack(8):
         s.facts["row_sum"] = by_head[:, None, None]
         s.report("head-scale", f"Rows sum to {', '.join(f'{x:.6g}' for x in by_head[:8])} in the heads.")
     else:
@@ -127,13 +131,17 @@ def differential(s: Session, total: float) -> bool:
         q, k, _ = s.draw()
         some_q, some_k = np.zeros_like(q), np.zeros_like(k)
         some_q[..., kept], some_k[..., kept] = q[..., kept], k[..., kept]
-        first = s.own(some_q, some_k) + (1 - total) / s.sizes.n_keys
-        second = s.own(2 * some_q, some_k) + (1 - total) / s.sizes.n_keys
-        with np.errstate(all="ignore"):
-            one, two = np.log(first), np.log(second)
-        one, two = one - one[..., :1], two - two[..., :1]
-        found.append(np.abs(one).max() > 1e-3 and distance(2 * one, two) < 1e3 * s.tolerance)
+        readings = [s.own(times * some_q, some_k) for times in (1.0, 2.0)]
+        straight = [_proportion([w + share / s.sizes.n_keys for w in readings]) for share in (1 - total, 0.0)]
+        found.append(straight[0] < s.slack(1e3) and straight[1] > 8 * straight[0] + s.slack(8))
     return any(found)
+
+
+def _proportion(pair: list[Array]) -> float:
+    """Return how far the logarithms of the second weights are from twice those of the first, within rows."""
+    with np.errstate(all="ignore"):
+        one, two = (np.log(w) - np.log(w[..., :1]) for w in pair)
+    return distance(2 * one, two)
 
 
 def _explain_sums(s: Session, q: Array, k: Array, weights: Array, rows: Array) -> None:
@@ -142,17 +150,17 @@ def _explain_sums(s: Session, q: Array, k: Array, weights: Array, rows: Array) -
     other[:, :, 1] = s.draw()[1][:, :, 1]
     with np.errstate(all="ignore"):
         ratios = np.delete(s.own(q, other), 1, axis=3) / np.delete(weights, 1, axis=3)
-    steady = np.nanmax(ratios, axis=3) - np.nanmin(ratios, axis=3) <= 64 * s.tolerance * np.abs(
+    steady = np.nanmax(ratios, axis=3) - np.nanmin(ratios, axis=3) <= max(s.slack(64), 8 * s.caller.precision) * np.abs(
         np.nanmax(ratios, axis=3)
     )
     some = np.isfinite(ratios).any(axis=3)
     logits = [_flat_sinks(s, n) for n in (s.sizes.n_keys, 2 * s.sizes.n_keys)]
     short, long = logits
-    agree = short is not None and (long is None or distance(short, long) < 1e3 * s.tolerance)
+    agree = short is not None and (long is None or distance(short, long) < _logit_error(s))
     if steady[some].all() and (rows < 1).all() and agree and short is not None:
         s.facts["sink"] = short
         words = ", ".join(f"{x + 0.0:.6g}" for x in short[:8]) + (", …" if len(short) > 8 else "")
-        alike = np.ptp(short) < 64 * s.tolerance
+        alike = np.ptp(short) < max(s.slack(64), 16 * s.caller.precision)
         s.report(
             "sink",
             f"Where all scores are 0, rows sum to less than 1 by exp(sink) to {s.sizes.n_keys} keys: "
@@ -173,6 +181,11 @@ def _flat_sinks(s: Session, n_keys: int) -> Array | None:
         return None
     with np.errstate(all="ignore"):
         logits = np.log((1 - weights.sum(axis=3)) / weights.max(axis=3))
-    if not np.isfinite(logits).all() or np.ptp(logits, axis=(0, 2)).max() > 1e3 * s.tolerance:
+    if not np.isfinite(logits).all() or np.ptp(logits, axis=(0, 2)).max() > _logit_error(s):
         return None
     return np.asarray(logits.mean(axis=(0, 2)))
+
+
+def _logit_error(s: Session) -> float:
+    """What the logarithm of a sink's share may be off by."""
+    return max(s.slack(1e3), 32 * s.caller.precision if s.tolerance >= COARSE else 0.0)

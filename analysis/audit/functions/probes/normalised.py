@@ -64,7 +64,7 @@ def fit(
     bias = position_bias(s, *s.aligned(sizes, *spread)) if s.facts.get("biased") else 0.0
     target = centred(score - bias, seen)
     shown = np.isfinite(target)
-    bound = 64 * (s.tolerance + SHORT_OF_EPS) * (1 + np.abs(target[shown]).max(initial=0.0))
+    bound = (s.slack(64) + 64 * SHORT_OF_EPS) * (1 + np.abs(target[shown]).max(initial=0.0))
     for kind in kinds:
         norm = KINDS["length" if kind == "gains" else kind]
         left, right = norm(q) if "queries" in sides else q, norm(k) if "keys" in sides else k

@@ -20,7 +20,7 @@ def probe_bias(s: Session) -> None:
     q, k = s.aligned(z, 1.0, 1.0)
     bias = position_bias(s, q, k)
     spread = np.abs(bias[np.isfinite(bias)]).max(initial=0.0)
-    if spread < 16 * s.tolerance:
+    if spread < s.slack(16):
         return
     s.facts["biased"] = True
     slopes = _slopes(bias, s.tolerance)
@@ -30,7 +30,7 @@ def probe_bias(s: Session) -> None:
         s.report(
             "position", f"Slopes {words} per step of distance.", "Scores have a bias in proportion to distance (ALiBi)."
         )
-    elif _by_difference(bias, 64 * s.tolerance):
+    elif _by_difference(bias, s.slack(64)):
         s.facts["position"] = "relative bias"
         s.report("position", f"Up to {spread:.4g} from a row's mean.", "Scores have a bias by relative position.")
     else:
@@ -80,7 +80,7 @@ def probe_rotary(s: Session, readings: Readings) -> bool:
     norm, z = readings.product**0.5, s.sizes
     places = None if z.d_k * z.n_keys <= CELLS else [min(z.n_queries, z.n_keys) - 1]
     size = lengths(s, z, norm, places)
-    slack = 64 * relative_error(s)
+    slack = s.times(64) * relative_error(s)
     by_row = np.nanmean(size, axis=-1)
     flat = np.nanmax(np.abs(size / by_row[..., None] - 1)) < slack
     size = np.broadcast_to(by_row[..., None], readings.matrix.shape) if flat else size

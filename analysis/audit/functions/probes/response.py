@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from analysis.audit.functions.probes.kernels import is_other
 from analysis.audit.functions.probes.scanning import scan
 from analysis.audit.functions.probes.scores import relative_error
-from analysis.audit.functions.session import HIDDEN, Session
+from analysis.audit.functions.session import COARSE, HIDDEN, Session
 
 LINEAR = 1e-4
 STRAIGHT = 0.01
@@ -25,7 +25,7 @@ def probe_response(s: Session, norm: float) -> None:
     """
     curve = _curve(s, norm)
     (first_x, first), (last_x, last) = curve[0], curve[-1]
-    slack = max(LINEAR, 2 * relative_error(s, first) + 2 * relative_error(s, last))
+    slack = max(LINEAR, s.times(2) * relative_error(s, first) + s.times(2) * relative_error(s, last))
     if abs(last / (first * last_x / first_x) - 1) < slack:
         return
     cap = _softcap(curve, slack)
@@ -58,9 +58,9 @@ def probe_response(s: Session, norm: float) -> None:
 
 def _curve(s: Session, norm: float) -> list[tuple[float, float]]:
     """Return (q·k, score) for q·k growing by fours: far enough for a cap, not so far that other weights vanish."""
-    limit = {"float64": 300.0, "float32": 50.0, "bfloat16": 50.0, "float16": 6.0}[s.caller.dtype]
-    limit = 50.0 if "noise" in s.facts else limit
-    side = norm / 4 if s.tolerance < 1e-6 else norm
+    limit = {"float64": 300.0, "float32": 80.0, "bfloat16": 80.0, "float16": 8.0}[s.caller.dtype]
+    limit = min(limit, 80.0) if "noise" in s.facts else limit
+    side = norm / 4 if s.tolerance < COARSE else norm
     curve: list[tuple[float, float]] = []
     first = scan(s, norm, norm, s.sizes)
     size = np.where(np.isfinite(first), np.abs(first), 0.0)
@@ -79,7 +79,7 @@ def _curve(s: Session, norm: float) -> list[tuple[float, float]]:
 def _softcap(curve: list[tuple[float, float]], slack: float) -> float | None:
     """Return the cap that explains the curve, from its first and last points, if the others agree."""
     (x0, small), (x1, large) = curve[0], curve[-1]
-    if not (math.isfinite(large) and abs(large) > abs(small)) or len(curve) < 4:
+    if not (math.isfinite(large) and abs(large) > abs(small)) or len(curve) < (4 if slack < COARSE else 3):
         return None
 
     def excess(cap: float) -> float:

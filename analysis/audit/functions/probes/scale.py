@@ -66,7 +66,7 @@ def _rows(s: Session, value: float) -> Array | None:
         return None
     if s.axis in ("keys", "each"):
         probe_bias(s)
-        if readings.spread > 64 * relative_error(s):
+        if readings.spread > s.times(64) * relative_error(s):
             return s.facts["rotary"] if probe_rotary(s, readings) else None
     return readings.by_row
 
@@ -90,7 +90,7 @@ def _normalised_rows(s: Session, sides: tuple[str, ...], powers: dict[str, float
     if s.axis == "keys" and is_other(s, 1.0):
         return None
     readings = read_scores(s, s.sizes, 3.0 / LONG**2)
-    if readings is not None and readings.spread > 64 * relative_error(s) and probe_rotary(s, readings):
+    if readings is not None and readings.spread > s.times(64) * relative_error(s) and probe_rotary(s, readings):
         s.report("normalised", f"{evidence}.")
         s.facts["norm"] = ""
         return replace_rows(readings, readings.product / LONG ** (2 - len(sides)))
@@ -109,7 +109,7 @@ def _name_variation(s: Session, by_row: Array) -> None:
     """Say where scales differ by head or by query."""
     if s.axis not in ("keys", "each"):
         return
-    slack = 64 * relative_error(s) + (1e-4 if s.facts["normalised"] else 0.0)
+    slack = s.times(64) * relative_error(s) + (1e-4 if s.facts["normalised"] else 0.0)
     mean = float(np.nanmean(by_row))
     heads = np.nanmean(by_row, axis=1)
     rows = np.nanmean(by_row / heads[:, None], axis=0)
@@ -231,5 +231,5 @@ def judge(s: Session, intended: Callable[[int, int], float] | None, label: str) 
 def _agree(s: Session, value: float, d_k: int, wanted: float) -> bool:
     """Compare with the intended scale, which may be meant before or after an RMS norm."""
     candidates = [wanted * d_k ** (sides / 2) for sides in range(len(s.facts.get("normalised", ())) + 1)]
-    slack = max(1e-6, 4 * relative_error(s), 1e-4 if s.facts.get("normalised") else 0.0)
+    slack = max(1e-6, s.times(4) * relative_error(s), 1e-4 if s.facts.get("normalised") else 0.0)
     return any(abs(value - c) <= slack * abs(c) for c in candidates)

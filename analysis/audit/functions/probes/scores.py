@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.audit.functions.layouts import Array
 from analysis.audit.functions.probes.scanning import scan
-from analysis.audit.functions.session import Session, Sizes
+from analysis.audit.functions.session import COARSE, Session, Sizes
 
 TARGET = 3.0
 FLAT = 0.02
@@ -46,7 +46,7 @@ class Readings:
 def relative_error(s: Session, score: float = TARGET) -> float:
     """Bound the relative error of a score read from a ratio of weights: its own rounding, and that of two weights."""
     noise = max(s.caller.precision, s.facts.get("noise", 0.0) / 16)
-    return 4 * noise * (1 + 4 / abs(score)) if score else math.inf
+    return s.times(4) / 2 * noise * (1 + 4 / abs(score)) if score else math.inf
 
 
 def read_scores(s: Session, sizes: Sizes, guess: float) -> Readings | None:
@@ -90,7 +90,7 @@ def first_guess(s: Session) -> tuple[float, float] | None:
 
 def clear(s: Session) -> float:
     """Return a score that stands clear of rounding."""
-    return min(0.5, 1e4 * s.tolerance)
+    return 0.5 if s.tolerance >= COARSE else min(0.5, 1e4 * s.tolerance)
 
 
 def growth(s: Session, product: float) -> tuple[float, float]:
@@ -101,7 +101,7 @@ def growth(s: Session, product: float) -> tuple[float, float]:
     """
     powers = []
     for long_query in (True, False):
-        short, base = product / LONG, 0.0
+        short, base = product / LONG / 256, 0.0
         while base < clear(s) and short <= LONG:
             base = _largest(scan(s, *((LONG, short) if long_query else (short, LONG)), s.sizes))
             short *= 4
