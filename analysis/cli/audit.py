@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,7 +45,9 @@ def audit_command(
     scale: Annotated[
         str | None, typer.Option(help="sqrt (1/√d_k), unscaled, a number or expression; of a function: the intended.")
     ] = None,
-    softcap: Annotated[float | None, typer.Option(help="Scores become cap * tanh(score / cap).")] = None,
+    softcap: Annotated[
+        float | None, typer.Option(help="Scores become cap * tanh(score / cap); of a function: the intended cap.")
+    ] = None,
     window: Annotated[str | None, typer.Option(help="Sliding window: W, or LEFT,RIGHT (inclusive).")] = None,
     target: Annotated[
         str | None,
@@ -72,6 +74,16 @@ def audit_command(
     mask_means: Annotated[
         str | None, typer.Option(help="What True means in a function's mask: keep (the default) or drop.")
     ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Inputs of a function: float64, float32, float16 or bfloat16.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Device of a torch function's inputs, such as cuda.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(metavar="QUERIES,KEYS", help="Lengths to audit a function with, by default 5,7.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help="A second function: what it does otherwise.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """
@@ -82,15 +94,24 @@ def audit_command(
     """
     if [example, bool(files), function is not None].count(True) != 1:
         raise ValueError("name one or more files to audit, or --example, or --callable module:function")
-    of_function = {"--d-k": d_k, "--mask-means": mask_means}
+    of_function = {
+        "--d-k": d_k, "--mask-means": mask_means, "--dtype": dtype, "--device": device, "--lengths": lengths,
+        "--against": against,
+    }  # fmt: skip
     of_files = {
         "--query": query, "--key": key, "--value": value, "--padding": padding, "--causal": causal or None,
         "--softcap": softcap, "--window": window,
     }  # fmt: skip
     of_weights = {"--num-key-value-heads": num_key_value_heads, "--rotary": rotary}
     if function is not None:
-        _refuse(of_files | of_weights | {"--target": target, "--weights": weights or None}, "a function")
-        _audit_function(function, layout, num_heads, d_k, scale, mask_means, json)
+        without = {name: value for name, value in of_files.items() if name != "--softcap"}
+        _refuse(without | of_weights | {"--target": target, "--weights": weights or None}, "a function")
+        n_queries, n_keys = (None, None) if lengths is None else _lengths(lengths)
+        _audit_function(
+            function, against, json, layout=layout, num_heads=3 if num_heads is None else num_heads,
+            d_k=16 if d_k is None else d_k, n_queries=n_queries, n_keys=n_keys, dtype=dtype, device=device,
+            intended_scale=scale_option(scale), intended_softcap=softcap, mask_means=mask_means,
+        )  # fmt: skip
         return
     from analysis.audit.over_time.run_files import run_of
 
@@ -167,24 +188,26 @@ def _refuse(options: Mapping[str, object], subject: str) -> None:
         raise ValueError(f"{given[0]} does not apply to an audit of {subject}")
 
 
-def _audit_function(
-    target: str, layout: str | None, num_heads: int | None, d_k: int | None, scale: str | None,
-    mask_means: str | None, json: bool,
-) -> None:  # fmt: skip
+def _audit_function(target: str, against: str | None, json: bool, **keywords: Any) -> None:
     from analysis.audit.functions.audit import audit_callable
     from analysis.audit.functions.loading import load_callable
 
-    result = audit_callable(
-        load_callable(target), layout=layout, num_heads=3 if num_heads is None else num_heads,
-        d_k=16 if d_k is None else d_k, intended_scale=scale_option(scale),
-        mask_means="keep" if mask_means is None else mask_means,
-    )  # fmt: skip
+    other = None if against is None else load_callable(against)
+    result = audit_callable(load_callable(target), against=other, **keywords)
     if json:
         print_json(result.to_dict())
     else:
         print_lines(result.lines())
     if any(item.severity == "error" for item in result.findings):
         raise typer.Exit(EXIT_FAILED_VERDICT)
+
+
+def _lengths(text: str) -> tuple[int, int]:
+    try:
+        n_queries, n_keys = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--lengths takes QUERIES,KEYS in whole numbers: got {text!r}") from None
+    return n_queries, n_keys
 
 
 def _target(text: str) -> tuple[str, float]:

@@ -208,5 +208,8 @@ def _check(
 
 
 def _name(attention: object) -> str:
-    name = getattr(attention, "__name__", None)
+    try:
+        name = getattr(attention, "__name__", None)
+    except Exception:  # a stranger's object may raise anything when it is looked at
+        name = None
     return name if isinstance(name, str) else type(attention).__name__

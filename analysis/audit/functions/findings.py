@@ -64,11 +64,11 @@ def source_line(function: Callable[..., Any], pattern: str) -> str | None:
 
     The source of an installed package is not read: a line of it that happens to match says nothing of the user's.
     """
-    target = getattr(function, "func", getattr(function, "forward", function))
     try:
+        target = getattr(function, "func", getattr(function, "forward", function))
         lines, start = inspect.getsourcelines(target)
         path = Path(inspect.getsourcefile(target) or "")
-    except (OSError, TypeError):
+    except Exception:  # a stranger's object may raise anything when it is looked at
         return None
     if _installed(path):
         return None

@@ -91,7 +91,8 @@ class Session:
         """What a row's sum may be off by: in half precision two roundings at 1."""
         if self.tolerance < COARSE:
             return 4 * self.tolerance
-        return 2 * max(self.caller.precision, self.facts.get("noise", 0.0) / 8)
+        noise: float = self.facts.get("noise", 0.0)
+        return 2 * max(self.caller.precision, noise / 8)
 
     def draw(
         self, *, sizes: Sizes | None = None, key_heads: int | None = None, spread: float | None = None

@@ -96,6 +96,13 @@ WEIGHTS = {
         "Nothing to fix where that is meant.",
         "weights|@",
     ),
+    "doubly-normalised": Fault(
+        "note",
+        "Rows and columns are both normalised (Sinkhorn).",
+        "sinkhorn(scores)",
+        "A known variant; nothing to fix.",
+        SOFTMAX,
+    ),
     "sparsemax": Fault(
         "note",
         "The weights are those of sparsemax: in proportion to scores above a threshold.",

@@ -12,6 +12,7 @@ from analysis.audit.functions.session import COARSE, Session, centred
 
 LENGTH = 160
 FULL = 0.9
+HARD = 0.9
 
 
 def is_kernel(s: Session) -> bool:
@@ -30,6 +31,8 @@ def is_kernel(s: Session) -> bool:
         return False
     if not np.isfinite(weights).all():
         return False
+    if weights.min() >= 0 and weights.max(axis=1).mean() > HARD:
+        return False  # rows with one weight have a low rank whatever made them
     values = np.linalg.svd(weights, compute_uv=False)
     noise = max(1e-10, 64 * s.caller.precision, s.facts.get("noise", 0.0))
     rank = int((values > noise * values[0]).sum())

@@ -11,7 +11,7 @@ from analysis.audit.functions.adapter import CallFailed
 from analysis.audit.functions.layouts import Array
 from analysis.audit.functions.probes.patterns import band, blocks, prefix, triangle
 from analysis.audit.functions.probes.visibility import seen_by_default, visible
-from analysis.audit.functions.session import Session, Sizes, centred
+from analysis.audit.functions.session import COARSE, Session, Sizes, centred
 
 BEYOND = 128
 MOST = 2**23  # weights in one reading
@@ -73,7 +73,8 @@ def _probe(s: Session, sizes: Sizes) -> None:
         return
     if s.axis == "keys" and not s.found("long-rows"):
         _judge_ratios(s, q, k, first, seen, sizes)
-    if s.axis == "keys" and not s.found("long-rows", "distance") and not POSITIONED & set(s.facts):
+    fine = s.tolerance < COARSE  # in half precision a cap may have gone unseen
+    if fine and s.axis == "keys" and not s.found("long-rows", "distance") and not POSITIONED & set(s.facts):
         _judge_scores(s, q, k, first, seen, sizes)
 
 

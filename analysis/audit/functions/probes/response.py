@@ -46,7 +46,7 @@ def probe_response(s: Session, norm: float) -> None:
             f"{evidence}; the softmax of a softmax fits.",
             "The weights are not exponential in the score: softmax is applied twice.",
         )
-    elif abs(power - 1) <= STRAIGHT and len(curve) > 3:
+    elif abs(power - 1) <= STRAIGHT and len(curve) > 3 and abs(last / curve[-2][1] - 1) < LINEAR:
         s.report(
             "large-scores",
             f"A score of {abs(first) * last_x / first_x:.4g} acts as {abs(last):.4g}, which no soft-cap explains.",
