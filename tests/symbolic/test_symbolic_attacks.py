@@ -277,6 +277,13 @@ def test_no_input_ends_in_a_traceback(arguments):
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_numbers_that_are_no_fractions_stand_beside_random_vectors():
+    """H and √2 have decimal values under a law whose components are polynomials."""
+    given = ("independent(q, k)", "aligned(q, k)")
+    for lhs in ("H + k[j]", "k[j] - H", "H*k[j]", "E(k[j])*H + k[j]*sqrt(2)", "log(p[i])*q[j]**2"):
+        assert truth(lhs, "0", *given) is Truth.FALSE
+
+
 def test_deep_nesting_is_refused():
     deep = q[i]
     for _ in range(3 * sys.getrecursionlimit()):

@@ -145,4 +145,6 @@ def mean(value: Any) -> Any:
 
 
 def _poly(value: Any) -> Poly:
-    return value if isinstance(value, Poly) else Poly({(): Fraction(value)})
+    if isinstance(value, Poly):
+        return value
+    return Poly({(): Fraction(value) if isinstance(value, int) else value})
