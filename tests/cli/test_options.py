@@ -20,6 +20,7 @@ BASE = {
     "derive": ["score-mean"],
     "verify": ["score-mean"],
     "prove": ["E(q[i])", "0", "--assume", "zero_mean(q)"],
+    "compute": ["Var(Sum(q[i]*k[i], i))", "--assume", "independent(q,k), zero_mean(q)"],
     "predict": ["entropy", "--d-k", "4", "--n-keys", "4"],
     "solve": ["entropy_fraction", "0.5", "--n-keys", "8", "--d-k", "4"],
     "study": ["entropy", "--d-k", "4", "--n-keys", "4", "--replicates", "100"],
