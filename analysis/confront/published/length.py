@@ -20,6 +20,7 @@ from analysis.predict.exact import (
 )
 
 _CHIANG = "Chiang and Cholak 2022, Overcoming a Theoretical Limitation of Self-Attention"
+_DERRIDA = "Derrida 1981, Random-Energy Model: An Exactly Solvable Model of Disordered Systems"
 _LONG = cells(n_keys=(64, 1024, 16384))
 
 
@@ -175,7 +176,7 @@ LENGTH_SENTENCES = (
     Sentence(
         "sqrt-log-n-keeps-the-fraction",
         "At σ = √(2(1 - c) log n) the entropy is the fraction c of log n at every length.",
-        "Derrida 1981, Random-Energy Model, below its critical point, applied to attention",
+        f"{_DERRIDA}, below its critical point, applied to attention",
         ("c = .9; normal scores",),
         (
             Numbers(
@@ -241,7 +242,7 @@ LENGTH_SENTENCES = (
     Sentence(
         "entropy-falls-by-half-the-variance",
         "The entropy of a row is log n - σ²/2.",
-        "Derrida 1981, Random-Energy Model, high-temperature phase; common in analyses of attention",
+        f"{_DERRIDA}, high-temperature phase; common in analyses of attention",
         ("σ well below √(2 log n)",),
         (
             Numbers(
@@ -268,8 +269,9 @@ LENGTH_SENTENCES = (
     Sentence(
         "sharp-transition",
         "At σ = √(2 log n) a row freezes sharply: beyond it its entropy is a negligible share of log n.",
-        "Derrida 1981 for the model; Giorlandino and Goldt 2025, Two Failure Modes of Deep Transformers and How to "
-        "Avoid Them, arXiv:2505.24333, for attention; read at practical lengths",
+        f"{_DERRIDA}, for the model; Giorlandino and Goldt 2025, Two Failure Modes of Deep Transformers and How to "
+        "Avoid Them: A Unified Theory of Signal Propagation at Initialisation, arXiv:2505.24333, for attention; read "
+        "at practical lengths",
         ("n → ∞",),
         (
             Numbers(
@@ -286,7 +288,7 @@ LENGTH_SENTENCES = (
     Sentence(
         "frozen-participation",
         "Above the transition E Σp² is 1 - σ_c/σ.",
-        "Derrida 1981, Random-Energy Model, frozen phase",
+        f"the frozen phase of the random energy model; {_DERRIDA}, for the model",
         ("σ = 2 σ_c",),
         (
             Numbers(

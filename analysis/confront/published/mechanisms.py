@@ -158,14 +158,14 @@ MECHANISM_SENTENCES = (
     Sentence(
         "qk-norm-bounds-scores",
         "Scores of L2-normalised queries and keys lie between -scale and scale.",
-        "Henry et al. 2020, Query-Key Normalization for Transformers, section 3",
+        "Henry et al. 2020, Query-Key Normalization for Transformers",
         (),
         (Claimed(COSINE_SCORE_BOUND),),
     ),
     Sentence(
         "qk-norm-needs-a-learned-scale",
         "Without a learned scale normalised scores are too small: their standard deviation is 1/√d_k.",
-        "Henry et al. 2020, Query-Key Normalization for Transformers, section 3",
+        "Henry et al. 2020, Query-Key Normalization for Transformers",
         ("query and key independent, one of them isotropic",),
         (Claimed(COSINE_SCORE_VARIANCE),),
     ),
@@ -187,14 +187,15 @@ MECHANISM_SENTENCES = (
     Sentence(
         "soft-cap-bounds-logits",
         "A soft-cap keeps every logit between -cap and cap.",
-        "Gemma Team 2024, Gemma 2, section 2",
+        "Gemma Team 2024, Gemma 2: Improving Open Language Models at a Practical Size, section 2",
         (),
         (Claimed(SOFTCAP_BOUND),),
     ),
     Sentence(
         "soft-cap-leaves-ordinary-scores",
         "A soft-cap of 50 leaves attention as it is until logits blow up.",
-        "Gemma Team 2024, Gemma 2, section 2; as it is usually taken",
+        "Gemma Team 2024, Gemma 2: Improving Open Language Models at a Practical Size, section 2; as it is usually "
+        "taken",
         ("how large ordinary scores are; 64 normal scores",),
         (
             Numbers(
@@ -221,7 +222,7 @@ MECHANISM_SENTENCES = (
     Sentence(
         "qk-clip-rescales",
         "Multiplying the query and the key projection by √γ each multiplies the largest logit by γ.",
-        "Kimi Team 2025, Kimi K2 (QK-Clip)",
+        "Kimi Team 2025, Kimi K2: Open Agentic Intelligence (QK-Clip)",
         ("nothing normalises query and key after the projection",),
         (
             Numbers(
@@ -266,7 +267,8 @@ MECHANISM_SENTENCES = (
     Sentence(
         "rotary-decays",
         "Scores under rotary embeddings decay with the distance.",
-        "Su et al. 2021, RoFormer, section 3.3 (long-term decay)",
+        "Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding, section 3.4.3 (long-term "
+        "decay)",
         ("query and key alike in every pair of components; the authors bound a sum over frequencies",),
         (
             Numbers(
@@ -293,7 +295,8 @@ MECHANISM_SENTENCES = (
     Sentence(
         "alibi-is-local",
         "Linear biases give each head a window of recent keys whose width does not depend on the length.",
-        "Press, Smith and Lewis 2022, Train Short, Test Long: Attention with Linear Biases, section 3",
+        "Press, Smith and Lewis 2022, Train Short, Test Long: Attention with Linear Biases Enables Input Length "
+        "Extrapolation, section 3",
         ("equal scores; the head of slope 1/2",),
         (
             Numbers(
@@ -505,7 +508,8 @@ MECHANISM_SENTENCES = (
     Sentence(
         "shared-keys-correlate-heads",
         "Heads that share their keys have correlated scores.",
-        "common telling about multi-query attention, Shazeer 2019, Fast Transformer Decoding",
+        "common telling about multi-query attention, Shazeer 2019, Fast Transformer Decoding: One Write-Head is "
+        "All You Need",
         ("independent queries of mean 0",),
         (
             Follows(

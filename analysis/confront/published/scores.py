@@ -61,7 +61,10 @@ def one(cell: Cell) -> float:
     return 1.0
 
 
-_XAVIER = "Glorot and Bengio 2010 for the weights; common telling for the scores"
+_XAVIER = (
+    "Glorot and Bengio 2010, Understanding the Difficulty of Training Deep Feedforward Neural Networks, for the "
+    "weights; common telling for the scores"
+)
 _WITHOUT_INDEPENDENT_COMPONENTS = (
     "independent(q, k)",
     "uncorrelated(q)",
@@ -285,7 +288,7 @@ SCORE_SENTENCES = (
     Sentence(
         "cosines-of-strangers-are-small",
         "The cosine of two independent random directions is of size 1/√d_k.",
-        "Henry et al. 2020, Query-Key Normalization for Transformers, section 3; common telling",
+        "Henry et al. 2020, Query-Key Normalization for Transformers; common telling",
         ("one of the two directions isotropic",),
         (Derived("cosine-variance"),),
     ),

@@ -112,7 +112,8 @@ SOFTMAX_SENTENCES = (
     Sentence(
         "softmax-gradient",
         "The derivative of softmax is pᵢ(δᵢⱼ - pⱼ).",
-        "Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs",
+        "Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, with Relationships "
+        "to Statistical Pattern Recognition",
         (),
         (Derived("softmax-jacobian"), Follows("D(p[i], s[j])", "p[i]*(delta(i, j) - p[j])", ())),
     ),
@@ -231,7 +232,7 @@ SOFTMAX_SENTENCES = (
     Sentence(
         "bounded-scores-disperse",
         "While scores stay within a range, every weight is of order 1/n: softmax must disperse as rows grow.",
-        "Veličković et al. 2024, softmax is not enough (for sharp out-of-distribution), arXiv:2410.01104, lemma 2.1",
+        "Veličković et al. 2024, softmax is not enough (for sharp out-of-distribution), arXiv:2410.01104",
         ("a range that does not grow with n",),
         (
             Numbers(
