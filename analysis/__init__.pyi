@@ -46,6 +46,8 @@ from .predict.asymptotics import low_temperature as low_temperature
 from .predict.asymptotics import normal_maximum as normal_maximum
 from .predict.asymptotics import random_energy as random_energy
 from .predict.decay import gradient_decay as gradient_decay
+from .predict.design import Design as Design
+from .predict.design import design as design
 from .predict.exact import expected_entropy as expected_entropy
 from .predict.exact import expected_jacobian_frobenius_squared as expected_jacobian_frobenius_squared
 from .predict.exact import expected_jacobian_trace as expected_jacobian_trace

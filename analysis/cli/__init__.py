@@ -7,6 +7,7 @@ from analysis.cli import (  # noqa: F401
     compare,
     confirm,
     derivations,
+    design,
     explain,
     listing,
     predict,

@@ -20,8 +20,13 @@ EXAMPLES = {
     "predict": (
         "attnsym predict entropy --d-k 512 --n-keys 10 --scale sqrt,unscaled",
         "attnsym predict max_weight --sigma 1 --n-keys 10,100,1e3",
+        "attnsym predict sink_weight --d-k 64 --n-keys 128 --sink 0",
     ),
-    "solve": ("attnsym solve entropy_fraction 0.5 --n-keys 1024 --d-k 64",),
+    "solve": (
+        "attnsym solve entropy_fraction 0.5 --n-keys 1024 --d-k 64",
+        "attnsym solve entropy_fraction 0.5 --n-keys 4096 --d-k 64 --score cosine",
+    ),
+    "design": ("attnsym design --d-model 768 --d-k 64 --n-keys 1024 --init normal:0.02",),
     "study": (
         "attnsym study entropy --d-k 16:256:2x --n-keys 10 --replicates 2000",
         "attnsym study score --d-k 64 --law laplace --statistic variance,median --replicates 2000",
