@@ -9,6 +9,7 @@ from analysis.cli import (  # noqa: F401
     derivations,
     design,
     explain,
+    length,
     listing,
     predict,
     published,

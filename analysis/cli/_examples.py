@@ -27,6 +27,7 @@ EXAMPLES = {
         "attnsym solve entropy_fraction 0.5 --n-keys 4096 --d-k 64 --score cosine",
     ),
     "design": ("attnsym design --d-model 768 --d-k 64 --n-keys 1024 --init normal:0.02",),
+    "length": ("attnsym length --n-keys 1024,16384 --needle 8",),
     "study": (
         "attnsym study entropy --d-k 16:256:2x --n-keys 10 --replicates 2000",
         "attnsym study score --d-k 64 --law laplace --statistic variance,median --replicates 2000",
