@@ -417,8 +417,22 @@ def test_no_line_is_invented():
 def test_no_line_of_an_installed_module_is_shown():
     torch = pytest.importorskip("torch")
     module = torch.nn.MultiheadAttention(48, 3, batch_first=True).double().eval()
-    (item,) = audit_callable(module, framework="torch").faults
-    assert (item.code, item.likely_line) == ("channels-mix", "")
+    audit = audit_callable(module, framework="torch")
+    assert audit.faults == ()
+    assert "identity-projections" in codes(audit)
+    assert {item.likely_line for item in audit.findings} == {""}
+
+
+def test_projections_of_a_module_become_identities():
+    torch = pytest.importorskip("torch")
+    from analysis.audit.functions.modules import with_identity_projections
+
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    bare = with_identity_projections(layer)
+    assert torch.equal(bare(torch.eye(4)), torch.eye(4))
+    assert not torch.equal(layer(torch.eye(4)), torch.eye(4))
+    with pytest.raises(ValueError, match="no square projection"):
+        with_identity_projections(torch.nn.Linear(4, 3))
 
 
 def test_softmax_twice_is_given_no_scale_and_is_not_called_clipping():

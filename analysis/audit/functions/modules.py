@@ -64,6 +64,7 @@ def opened_module(
     def attend(query: Any, key: Any, value: Any, key_padding_mask: Any = None, attn_mask: Any = None) -> Any:
         return module(query, key, value, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False)
 
+    attend.__wrapped__ = module  # type: ignore[attr-defined]  # whose source is no user's: no line of it is shown
     sizes = replace(wanted.sizes, heads=module.num_heads, d_k=module.head_dim)
     layout = wanted.layout or ("bsm" if module.batch_first else "sbm")
     known = replace(
