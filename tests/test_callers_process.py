@@ -64,6 +64,7 @@ CALLS = {
     ],
     "expected_power_sum": expectations(analysis.expected_power_sum, 3),
     "expected_query_gradient_squared": expectations(analysis.expected_query_gradient_squared, by_sigma=False),
+    "expected_row_sum": lambda path: [analysis.expected_row_sum(n, **HUGE) for n in (1, 10**6)],
     "expected_sink_weight": lambda path: [analysis.expected_sink_weight(n, sink=0.5, **HUGE) for n in (1, 10**6)],
     "gradient_decay": None,  # of claims and docs: tests/predict
     "high_temperature": lambda path: [analysis.high_temperature("entropy", n, 0.1) for n in (2, 10**6)],
@@ -74,6 +75,7 @@ CALLS = {
     "run_study": lambda path: analysis.run_study(
         "entropy", d_k=(1, 64), n_keys=8, scale=("sqrt", 1e9, 0), replicates=200, workers=2
     ).to_records(),
+    "row_sum_variance": lambda path: [analysis.row_sum_variance(n, **HUGE) for n in (1, 10**6)],
     "scale_for": lambda path: [
         analysis.scale_for("entropy_fraction", target, 128, **by)
         for target in (0.999, 0.01)
