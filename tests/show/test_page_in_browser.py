@@ -63,6 +63,7 @@ def browser():
     ):  # fmt: skip
         options.add_argument(f"--{switch}")
     chromium = webdriver.Chrome(options=options, service=Service(driver))
+    chromium.set_script_timeout(300)  # a loaded machine is no fault of the page
     yield chromium
     chromium.quit()
 
