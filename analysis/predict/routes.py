@@ -16,6 +16,7 @@ from analysis.predict.mechanism.setting import Mechanism, read_mechanism
 from analysis.predict.quadrature import Expectations, equal_scores, gaussian_softmax
 from analysis.predict.ranges import kept
 from analysis.predict.second_route import direct, direct_average
+from attnsym._threads import one_blas_thread
 
 Method = Literal["quadrature", "direct"]
 Values = float | NDArray[np.float64]
@@ -57,7 +58,7 @@ def expectation(
     """
     if method not in ROUTES:
         raise ValueError(f"method must be one of {', '.join(ROUTES)}: got {method!r}")
-    with np.errstate(all="ignore"):
+    with one_blas_thread():  # the products are small: a second thread would only wait
         return _expectation(name, n_keys, (sigma, d_k, scale), method, read_mechanism(**(mechanism or {})), key)
 
 

@@ -136,6 +136,7 @@ def test_an_intended_scale_of_zero():
     assert flat.scale.value == 0
 
 
+@pytest.mark.slow
 def test_many_heads_end_soon():
     audit = audit_callable(scaled_dot_product_attention, num_heads=300, intended_scale="sqrt")
     assert audit.faults == ()

@@ -30,6 +30,7 @@ def test_a_correct_design_is_named_and_not_accused(name):
     assert re.search(design.named, repr(audit)), repr(audit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found_by_its_cause(name):
     planted = FAULTS[name]

@@ -11,7 +11,7 @@ from analysis.cli._app import int_list
 from analysis.cli._examples import EXAMPLES
 from attnsym.symbolic import derive
 
-SLOW = ("report", "confirm", "audit --callable", "verify", "compare")  # the last needs files of one's own
+SLOW = ("report", "confirm", "audit --callable", "verify", "published", "compare")  # the last needs files of one's own
 QUICK = [line for lines in EXAMPLES.values() for line in lines if not line.removeprefix("attnsym ").startswith(SLOW)]
 
 

@@ -78,6 +78,7 @@ def kill_at_random_times(directory: Path, kills: int, seed: int, lifetime: float
     return Study.from_json(result)
 
 
+@pytest.mark.slow
 def test_ten_kills_lose_nothing(tmp_path, never_killed):
     study, lifetime = never_killed
     assert kill_at_random_times(tmp_path, 10, seed=1, lifetime=lifetime) == study

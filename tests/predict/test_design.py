@@ -67,9 +67,9 @@ def test_bad_input_is_one_sentence(kw, named):
 
 
 def test_the_command(capsys):
-    arguments = ["design", "--d-model", "768", "--d-k", "64", "--n-keys", "128", "--softcap", "30", "--sink", "0"]
+    arguments = ["design", "--d-model", "768", "--d-k", "64", "--n-keys", "128", "--sink", "0"]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["entropy"] == analysis.design(**HEAD, softcap=30, sink=0).entropy
+    assert found["entropy"] == analysis.design(**HEAD, sink=0).entropy
     assert main(arguments) == 0
     assert "score_variance" in capsys.readouterr().out

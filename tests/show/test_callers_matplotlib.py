@@ -32,7 +32,9 @@ def drawings():
     }
 
 
-@pytest.mark.parametrize("name", ["study", "notebook", "weights", "audit", "page"])
+@pytest.mark.parametrize(
+    "name", ["study", "notebook", "weights", "audit", pytest.param("page", marks=pytest.mark.slow)]
+)
 def test_no_setting_ends_a_drawing_or_changes(drawings, name, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     with matplotlib.rc_context(HOSTILE):
@@ -45,6 +47,7 @@ def test_no_setting_ends_a_drawing_or_changes(drawings, name, tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == (["page.html"] if name == "page" else [])
 
 
+@pytest.mark.slow
 def test_a_page_is_drawn_by_the_defaults(drawings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = drawings["page"]()

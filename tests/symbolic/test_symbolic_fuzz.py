@@ -262,13 +262,13 @@ def check(seed, count):
 
 
 def test_claims_agree_with_an_oracle():
-    counts = check(seed=0, count=60)
-    assert counts[Truth.TRUE] > 10
-    assert counts[Truth.FALSE] > 10
+    counts = check(seed=0, count=25)
+    assert counts[Truth.TRUE] > 4
+    assert counts[Truth.FALSE] > 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 26))
+@pytest.mark.parametrize("seed", range(1, 23))
 def test_five_thousand_claims_agree_with_an_oracle(seed):
     counts = check(seed, count=230)
     assert counts[Truth.UNKNOWN] < 40
