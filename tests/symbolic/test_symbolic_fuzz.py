@@ -1,6 +1,7 @@
 """Random claims against an oracle of this file's own: laws of a few outcomes, with nothing of the checker's."""
 
 import contextlib
+import os
 import random
 from fractions import Fraction
 from itertools import combinations, product
@@ -267,9 +268,10 @@ def test_claims_agree_with_an_oracle():
     assert counts[Truth.FALSE] > 4
 
 
+# FUZZ_SEEDS=22 makes it five thousand claims, ten minutes of two cores.
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 23))
-def test_five_thousand_claims_agree_with_an_oracle(seed):
+@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("FUZZ_SEEDS", "4"))))
+def test_many_claims_agree_with_an_oracle(seed):
     counts = check(seed, count=230)
     assert counts[Truth.UNKNOWN] < 40
 

@@ -94,8 +94,9 @@ def judge(step: Step, derivation: Argument, proved: Sequence[Chain] = ()) -> str
         if step.slack is None or not is_nonnegative(step.slack, positive):
             return "what was left out cannot be seen to be at least 0"
         given += ((step.slack, -1),)
-    if decide(step.lhs, step.rhs, cites, given).holds:
-        return ""
+    decision = decide(step.lhs, step.rhs, cites, given)
+    if decision.holds:
+        return "it divides by what may be 0" if decision.doubtful else ""
     return f"it needs {' and '.join(lost)}" if lost else "it does not follow from what it cites"
 
 
