@@ -40,7 +40,7 @@ def test_a_planted_fault_is_found_by_its_cause(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_no_seed_changes_a_verdict(seed):
     accused = {
         name: found
