@@ -49,7 +49,7 @@ def exact_line(rows: Sequence[Any], axis: str) -> tuple[list[float], list[float]
 def place(row: Any, axis: str) -> float:
     """Return where a row stands on the x axis; a scale by its value at the row's sizes."""
     if axis == "scale":
-        return float(resolve_scale(_scale(row.scale))(row.d_k, row.n_keys))
+        return float(resolve_scale(row.scale)(row.d_k, row.n_keys))
     return float(getattr(row, axis))
 
 
@@ -59,7 +59,7 @@ def _predicted(row: Any, **moved: int) -> float | None:
     setting = Setting(
         quantity=row.quantity,
         **sizes,
-        scale=resolve_scale(_scale(row.scale))(sizes["d_k"], sizes["n_keys"]),
+        scale=resolve_scale(row.scale)(sizes["d_k"], sizes["n_keys"]),
         laws=law_pair(row.law),
         alignment=row.alignment,
         key_correlation=row.key_correlation,
@@ -68,10 +68,3 @@ def _predicted(row: Any, **moved: int) -> float | None:
         is_causal=row.is_causal,
     )
     return predict(setting, statistic if statistic == row.statistic else float(statistic))
-
-
-def _scale(name: str) -> str | float:
-    try:
-        return float(name)
-    except ValueError:
-        return name
