@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import attnsym
-from attnsym import _threads, scaled_dot_product_attention, scaled_dot_product_attention_vjp
+from attnsym import _threads, scaled_dot_product_attention, scaled_dot_product_attention_vjp, tiling
 from attnsym._blocks import as_problem
 from attnsym._plain import output_in_blocks, plain_output
 from attnsym._scores import read_inputs
@@ -215,22 +215,60 @@ def test_the_score_matrix_is_never_whole():
         assert peak < scores_bytes / 2
 
 
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"window": (9, 3)}, {"softcap": 300.0}, {"sink": 40.0}])
-def test_exponentials_below_the_normal_numbers_change_nothing(slow, options, monkeypatch):
-    """Where they are slow, scores are raised to -86 below the maximum: on both kinds of processor the same output."""
-    monkeypatch.setattr("attnsym._score_tiles._exp_is_slow_on_subnormals", lambda: slow)
+def test_exponentials_below_the_normal_numbers_change_nothing(wide, options, monkeypatch):
+    """Where they are slow, they are raised to the least normal number: on both kinds of processor the same output."""
+    for module in ("_score_tiles", "tiling"):
+        monkeypatch.setattr(f"attnsym.{module}.exponentials_are_wide", lambda: wide)
     rng = np.random.default_rng(10)
     q, k, v = (normal(rng, 1, 2, 40, 64) for _ in range(3))
     v[..., 0] = 0
     v[..., 7, 0] = 1  # of one component, only one key has something to give
     got, want, fell_back = both_paths(q, k, v[..., :1], Tiles(2, 16, 16), scale=8.0, **options)
     assert fell_back == []
-    np.testing.assert_allclose(got, want, rtol=1e-3, atol=40 * 4.6e-38)
+    # 40 keys of weight e to the minus 86, of a sum of at least e to the minus 30, where the maximum was guessed
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=40 * math.exp(-86 + 30))
     got, want, _ = both_paths(q, k, v[..., 2:], Tiles(2, 16, 16), scale=8.0, **options)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
     alone, _, _ = both_paths(q, k, v[..., 2:], Tiles(2, 16, 16), scale=8.0, window=(0, 0))
     np.testing.assert_array_equal(alone, v[..., 2:])  # what is hidden has no weight at all
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"window": (30, 20)}, {"sink": 40.0}, {"sink": 400.0}, {"softcap": 90.0}]
+)
+@pytest.mark.parametrize("outlier", [None, 3, 47])
+def test_the_maximum_of_a_row_is_guessed_or_found(wide, options, outlier, monkeypatch):
+    """With scores of deviation 20 a few keys tell the size of all; where one is far larger, the guess is given up."""
+    for module in ("_score_tiles", "tiling"):
+        monkeypatch.setattr(f"attnsym.{module}.exponentials_are_wide", lambda: wide)
+    guessed = []
+    mix = tiling._Worker._mix_at_fixed_shift
+    monkeypatch.setattr(
+        tiling._Worker, "_mix_at_fixed_shift", lambda *a: guessed.append((a[3], done := mix(*a))) or done
+    )
+    rng = np.random.default_rng(11)
+    q, k, v = normal(rng, 2, 40, 16), normal(rng, 2, 64, 16), normal(rng, 2, 64, 3)
+    if outlier is not None:
+        k[:, outlier] = 8 * q[:, 39]  # beyond the sample of 16 keys or within it
+    got, want, fell_back = both_paths(q, k, v, Tiles(2, 20, 20), scale=5.0, **options)
+    assert fell_back == []
+    assert_equal_to_rounding(got, want, v, 64, float(np.abs(q @ k.swapaxes(-1, -2)).max() * 5))
+    assert all(sample is not None for sample, _ in guessed)
+    if "softcap" in options:
+        assert guessed == []
+    elif options in ({}, {"sink": 40.0}):
+        assert [done for _, done in guessed] == [outlier != 47] * 2
+
+
+def test_a_sum_over_small_values_keeps_its_digits_under_a_guess():
+    rng = np.random.default_rng(12)
+    q, k, v = (normal(rng, 1, 40, 16) for _ in range(3))
+    for size in (1e-35, 1e-14, 1e11, 1e30):  # within the range in which a guess is tried, and outside
+        got, want, _ = both_paths(q, k, v * np.float32(size), Tiles(1, 20, 20), scale=5.0)
+        assert_equal_to_rounding(got, want, v * np.float32(size), 40, 5 * 16 * 16)
 
 
 def test_chosen_tiles_stay_in_cache():
