@@ -70,6 +70,52 @@ def reference_page():
 
 Path(__file__).with_name("api.md").write_text(reference_page(), encoding="utf-8")
 
+
+def sentence_page(view):
+    """Return the page of one published sentence: its grounds, and its figures as they stand in the report."""
+    lines = [
+        f"# {view['key']}",
+        "",
+        f"**{_plain(view['verdict'])}.** {_plain(view['sentence'])}",
+        "",
+        f"Source: {_plain(view['source'])}.",
+        "",
+    ]
+    if view["assumptions"]:
+        lines += [f"Assumes or leaves out: {_plain('; '.join(view['assumptions']))}.", ""]
+    for holds, regime, words in view["findings"]:
+        where = f" ({regime})" if regime else ""
+        lines += [f"- {FOUND.get(holds, holds)}{where}: {_plain(words)}"]
+    lines += ["", _plain(view["remark"]), ""]
+    for figure in view["figures"]:
+        lines += ["```{raw} html", str(figure), "```", ""]
+    lines += [line for words in view["plain"] for line in (_plain(words), "")]
+    lines += [f"- {_plain(words)}" for words in view["table"]]
+    return "\n".join(lines)
+
+
+def _plain(words):
+    """Keep what Markdown would read as emphasis or as a formula."""
+    return re.sub(r"([*_$|<>])", r"\\\1", words)
+
+
+FOUND = {"exactly": "Holds", "no": "Fails", "to leading order": "Holds to leading order"}
+
+
+def sentence_pages():
+    """Write the page of every published sentence, adjudicated anew."""
+    from analysis import PUBLISHED
+    from analysis.show.published_view import sentence_view
+
+    folder = Path(__file__).with_name("sentences")
+    folder.mkdir(exist_ok=True)
+    for sentence in PUBLISHED:
+        page = sentence_page(sentence_view(sentence.adjudicate()))
+        (folder / f"{sentence.key}.md").write_text(page, encoding="utf-8")
+
+
+sentence_pages()
+
 _LITERAL = re.compile(r"(``[^`]*``|`[^`]*`)")
 
 

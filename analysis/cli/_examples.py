@@ -32,7 +32,11 @@ EXAMPLES = {
         "attnsym study entropy --d-k 16:256:2x --n-keys 10 --replicates 2000",
         "attnsym study score --d-k 64 --law laplace --statistic variance,median --replicates 2000",
     ),
-    "confirm": ("attnsym confirm score-variance --cells", "attnsym confirm --budget 0.1"),
+    "confirm": (
+        "attnsym confirm score-variance --cells",
+        "attnsym confirm --budget 0.1",
+        "attnsym confirm --published",
+    ),
     "published": ("attnsym published", "attnsym published sigmoid-bias-keeps-row-sums"),
     "audit": ("attnsym audit --example", "attnsym audit --callable attnsym:scaled_dot_product_attention"),
     "compare": (

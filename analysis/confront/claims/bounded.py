@@ -79,7 +79,7 @@ COSINE_SCORE_VARIANCE = Claim(
     "the scale therefore move it far above 1.",
     assumptions=("isotropic(u)", "independent(u, w)", "u and w the directions of q and k"),
     subject=cosine_score_subject,
-    source="Henry et al. 2020, section 3; variance derived here",
+    source="Henry et al. 2020, Query-Key Normalization for Transformers, for the norm; variance derived here",
     derivation="cosine-variance",
     predict=cosine_score_variance,
     sample=cosine_score,

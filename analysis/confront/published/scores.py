@@ -1,78 +1,134 @@
-"""Sentences about one score: its moments, what they need, and what makes them so at initialisation and after."""
+"""Sentences about one score: its moments, what they need, and its scale."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from scipy.stats import beta, norm
 
 import attnsym
 from analysis.confront.cell import Cell
 from analysis.confront.claims.draws import GAUSSIAN, INDEPENDENT, VASWANI, FloatArray
-from analysis.confront.published.ground import Derived, Follows, Numbers, cells
+from analysis.confront.published.draws import scores_squared, vector_rows
+from analysis.confront.published.ground import Derived, Follows
+from analysis.confront.published.numbers import Numbers, cells
 from analysis.confront.published.sentence import Sentence
 from analysis.predict.exact import expected_entropy
 from analysis.predict.score_moments import score_moments
 
 _COMMON = "common telling"
-_WIDTHS = cells(d_k=(16, 64, 256))
+_WIDTHS = cells(d_k=(4, 16, 64, 256))
+_UNIT = ("zero_mean(q)", "zero_mean(k)", "unit_variance(q)", "unit_variance(k)")
+
+
+def variance(cell: Cell) -> float:
+    """Return the variance of a score of independent standard vectors, at scale d_k^(-power) or unscaled."""
+    return float(score_moments(cell.d_k, scale=power_scale(cell)).variance)
+
+
+def power_scale(cell: Cell) -> float:
+    """Return the cell's scale d_k^(-power), 1 without a power."""
+    return float(float(cell.d_k) ** -float(cell.get("power", 0.0)))
 
 
 def aligned_mean(cell: Cell) -> float:
     """Return E of the scaled score of k = ρ q + √(1 - ρ²) e with ρ = 1/2."""
-    return float(0.5 * cell.d_k * float(cell.d_k) ** -cell.power)
-
-
-def independent_spread(cell: Cell) -> float:
-    """Return the standard deviation of kᵀq/d_k^power for independent vectors."""
-    return math.sqrt(score_moments(cell.d_k, scale=float(cell.d_k) ** -cell.power).variance)
+    return float(0.5 * cell.d_k * power_scale(cell))
 
 
 def aligned_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
     """Return scaled scores of a query with a key of correlation 1/2."""
     query, other = rng.standard_normal((2, replicates, 1, cell.d_k))
     key = 0.5 * query + math.sqrt(0.75) * other
-    return attnsym.attention_scores(query, key, scale=float(cell.d_k) ** -cell.power)[:, 0, 0]
+    return attnsym.attention_scores(query, key, scale=power_scale(cell))[:, 0, 0]
 
 
-def projected_variance(cell: Cell) -> float:
-    """Return scale² d_k (d_model Var w_q)(d_model Var w_k), the variance of the score of two projected tokens."""
-    components = cell.d_model * cell.weight_variance
-    return float(cell.get("scale", cell.d_k**-0.5) ** 2 * cell.d_k * components**2 * cell.get("query_gain", 1.0) ** 2)
+def axis_variance(cell: Cell) -> float:
+    """Return the variance of the score of a query that is one axis at random, times ±√d_k, with unit keys."""
+    axes = math.sqrt(cell.d_k) * np.concatenate([np.eye(cell.d_k), -np.eye(cell.d_k)])
+    return float(np.mean(np.sum(axes**2, axis=1)))  # Var(kᵀq | q) = ‖q‖², and E(kᵀq | q) = 0
 
 
-def projected_squares(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
-    """Return squared scores of two tokens under projections drawn anew for each replicate, at the cell's scale."""
-    tokens = rng.standard_normal((2, replicates, 1, cell.d_model))
-    spread = math.sqrt(cell.weight_variance)
-    w_query, w_key = rng.standard_normal((2, replicates, cell.d_model, cell.d_k)) * spread
-    query, key = tokens[0] @ (w_query * cell.get("query_gain", 1.0)), tokens[1] @ w_key
-    return np.asarray(attnsym.attention_scores(query, key, scale=cell.get("scale"))[:, 0, 0] ** 2)
+def axis_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return squared unscaled scores of such queries: uncorrelated components, one of which determines the others."""
+    at, sign = rng.integers(cell.d_k, size=replicates), rng.choice([-1.0, 1.0], size=replicates)
+    query = np.zeros((replicates, 1, cell.d_k))
+    query[np.arange(replicates), 0, at] = sign * math.sqrt(cell.d_k)
+    key = rng.standard_normal((replicates, 1, cell.d_k))
+    return np.asarray(attnsym.attention_scores(query, key, scale=1.0)[:, 0, 0] ** 2)
 
 
-def initialised(d_model: int, d_k: int, variance: float, **more: Any) -> tuple[Cell, ...]:
-    """Return the cell of an initialisation: weights of this variance."""
-    return (Cell((("d_model", d_model), ("d_k", d_k), ("weight_variance", variance), *more.items())),)
+def mean_with_shifted_keys(cell: Cell) -> float:
+    """Return the mean score of queries of mean 0 and keys of mean 1."""
+    return score_moments(cell.d_k, scale=1.0, law=(norm(0, 1), norm(1, 1))).mean
 
 
-def one(cell: Cell) -> float:
-    """Return 1."""
-    return 1.0
+def shifted_key_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return such scores."""
+    query, key = rng.standard_normal((2, replicates, 1, cell.d_k))
+    return np.asarray(attnsym.attention_scores(query, key + 1.0, scale=1.0)[:, 0, 0])
 
 
-_XAVIER = (
-    "Glorot and Bengio 2010, Understanding the Difficulty of Training Deep Feedforward Neural Networks, for the "
-    "weights; common telling for the scores"
-)
-_WITHOUT_INDEPENDENT_COMPONENTS = (
-    "independent(q, k)",
-    "uncorrelated(q)",
-    "zero_mean(q)",
-    "zero_mean(k)",
-    "unit_variance(q)",
-    "unit_variance(k)",
-)
+def squares_correlation(cell: Cell) -> float:
+    """Return the correlation of the squares of two scores of one query."""
+    return score_moments(cell.d_k).squared_score_correlation
+
+
+def squares_correlation_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return products of the standardised squares of two scores of one query."""
+    query = rng.standard_normal((replicates, 1, cell.d_k))
+    scores = attnsym.attention_scores(query, rng.standard_normal((replicates, 2, cell.d_k)), scale=1.0)[:, 0]
+    moments = score_moments(cell.d_k, scale=1.0)
+    centred = scores**2 - moments.variance
+    return np.asarray(centred[:, 0] * centred[:, 1] / (moments.fourth_moment - moments.variance**2))
+
+
+def kurtosis_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return fourth powers of scores of variance 1."""
+    return np.asarray(scores_squared(lambda c: None)(cell, rng, replicates) ** 2)
+
+
+def shared_key_covariance(cell: Cell) -> float:
+    """Return E of the product of two heads' scores with one key: d_k E q E q' E k², here with means 0."""
+    law = (norm(0, 1), norm(0, 1))
+    return float(score_moments(cell.d_k, scale=1.0, law=law).mean ** 2 / cell.d_k)
+
+
+def shared_key_draws(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return products of two heads' scores with one key."""
+    queries = rng.standard_normal((replicates, 2, cell.d_k))
+    scores = attnsym.attention_scores(queries, rng.standard_normal((replicates, 1, cell.d_k)), scale=1.0)
+    return np.asarray(scores[:, 0, 0] * scores[:, 1, 0])
+
+
+def cosine_variance(cell: Cell) -> float:
+    """Return Var cos of two independent directions, one isotropic: (1 + cos)/2 is Beta((d - 1)/2, (d - 1)/2)."""
+    return float(4 * beta((cell.d_k - 1) / 2, (cell.d_k - 1) / 2).var())
+
+
+def cosine_squares(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return squared cosines of independent vectors."""
+    query, key = rng.standard_normal((2, replicates, 1, cell.d_k))
+    return np.asarray(attnsym.attention_scores(query, key, score="cosine")[:, 0, 0] ** 2)
+
+
+def entropy_at(cell: Cell, scale: str) -> float:
+    """Return E H over the cell's keys at a scale."""
+    return float(expected_entropy(cell.n_keys, d_k=cell.d_k, scale=scale))
+
+
+def largest_of_scores(cell: Cell, *, split: bool) -> float:
+    """Return the largest of 64 scores, scaled once or by d_k^(-1/4) on each side."""
+    query, key = np.random.default_rng(cell.d_k).standard_normal((2, 8, cell.d_k))
+    factor = cell.d_k**-0.25
+    scores = (
+        attnsym.attention_scores(query * factor, key * factor, scale=1.0)
+        if split
+        else attnsym.attention_scores(query, key)
+    )
+    return float(scores.max())
+
 
 SCORE_SENTENCES = (
     Sentence(
@@ -85,6 +141,7 @@ SCORE_SENTENCES = (
             Follows("E(Dot(k, q))", "0", INDEPENDENT),
             Follows("Var(Dot(k, q))", "d_k", INDEPENDENT),
             Derived("score-variance"),
+            Numbers("the variance of a score", lambda c: c.d_k, variance, _WIDTHS, sample=scores_squared(power_scale)),
         ),
     ),
     Sentence(
@@ -92,7 +149,18 @@ SCORE_SENTENCES = (
         "The variance is d_k only because all components are independent of one another.",
         _COMMON,
         ("independence of the components of both vectors",),
-        (Follows("Var(Dot(k, q))", "d_k", _WITHOUT_INDEPENDENT_COMPONENTS, follows=False),),
+        (
+            Follows("Var(Dot(k, q))", "d_k", ("independent(q, k)", "uncorrelated(q)", *_UNIT), follows=False),
+            Numbers(
+                "the variance of a score if the query is one axis at random, so that its components depend on one "
+                "another",
+                lambda c: c.d_k,
+                axis_variance,
+                cells(d_k=(2, 4, 16, 64)),
+                "other than",
+                sample=axis_draws,
+            ),
+        ),
         remark="That q is independent of k and that one of the two has uncorrelated components suffices.",
     ),
     Sentence(
@@ -100,7 +168,17 @@ SCORE_SENTENCES = (
         "Both vectors must have mean 0 for the score to have mean 0.",
         _COMMON,
         ("q independent of k",),
-        (Follows("E(Dot(k, q))", "0", ("independent(q, k)", "zero_mean(q)"), follows=False),),
+        (
+            Follows("E(Dot(k, q))", "0", ("independent(q, k)", "zero_mean(q)"), follows=False),
+            Numbers(
+                "the mean score of queries of mean 0 and keys of mean 1",
+                lambda c: 0.0,
+                mean_with_shifted_keys,
+                cells(d_k=(1, 4, 16, 64)),
+                "other than",
+                sample=shifted_key_draws,
+            ),
+        ),
         remark="One zero mean suffices; for the variance both are needed.",
     ),
     Sentence(
@@ -108,7 +186,17 @@ SCORE_SENTENCES = (
         "Two scores of one query are uncorrelated, so they may be counted as independent samples.",
         _COMMON,
         ("entries of one score matrix",),
-        (Follows("Cov(Dot(k, q)**2, Dot(k2, q)**2)", "0", GAUSSIAN),),
+        (
+            Follows("Cov(Dot(k, q)**2, Dot(k2, q)**2)", "0", GAUSSIAN),
+            Numbers(
+                "the correlation of the squares of two scores",
+                lambda c: 0.0,
+                squares_correlation,
+                cells(d_k=(1, 4, 16, 64)),
+                sample=squares_correlation_draws,
+                replicates=40_000,
+            ),
+        ),
         remark="Their squares have covariance 2 d_k for Gaussian vectors: a long query makes all of them large.",
     ),
     Sentence(
@@ -119,10 +207,12 @@ SCORE_SENTENCES = (
         (
             Numbers(
                 "the kurtosis of a score of Gaussian vectors",
-                lambda cell: 3.0,
-                lambda cell: 3.0 + score_moments(cell.d_k).excess_kurtosis,
-                cells(d_k=(4, 64, 256)),
+                lambda c: 3.0,
+                lambda c: 3.0 + score_moments(c.d_k).excess_kurtosis,
+                cells(d_k=(16, 64, 256)),
                 "limit",
+                sample=kurtosis_draws,
+                replicates=20_000,
             ),
         ),
         remark="The excess kurtosis is 6/d_k; thresholds for outliers belong to the exact law.",
@@ -134,10 +224,13 @@ SCORE_SENTENCES = (
         ("initialisation",),
         (
             Numbers(
-                "the entropy over 64 keys at scale 1/d_k, against that at 1/√d_k",
-                lambda cell: float(expected_entropy(64, d_k=cell.d_k)),
-                lambda cell: float(expected_entropy(64, d_k=cell.d_k, scale="1/d_k")),
-                _WIDTHS,
+                "the entropy at scale 1/d_k, against that at 1/√d_k",
+                lambda c: entropy_at(c, "sqrt"),
+                lambda c: entropy_at(c, "1/d_k"),
+                cells(n_keys=(64,), d_k=(4, 16, 64, 256)),
+                sample=vector_rows("entropy", lambda c: 1 / c.d_k),
+                replicates=500,
+                smallest=cells(n_keys=(2,), d_k=(1, 2)),
             ),
         ),
         remark="At 1/d_k the variance is 1/d_k and every row starts near uniform.",
@@ -149,168 +242,71 @@ SCORE_SENTENCES = (
         ("independent query and key, as at initialisation",),
         (
             Numbers(
-                "the standard deviation",
-                one,
-                independent_spread,
-                cells(d_k=(16, 64, 256), power=(0.5,)),
+                "the variance",
+                lambda c: 1.0,
+                variance,
+                cells(power=(0.5,), d_k=(16, 64, 256, 1024)),
                 regime="query independent of key",
+                sample=scores_squared(power_scale),
+                replicates=1_000,
             ),
             Numbers(
-                "the mean",
-                lambda cell: 2.0,
+                "the mean, as no larger than at d_k = 16",
+                lambda c: aligned_mean(Cell((("power", 0.5), ("d_k", 16)))),
                 aligned_mean,
-                cells(d_k=(16, 64, 256), power=(0.5,)),
-                within=0.5,
+                cells(power=(0.5,), d_k=(16, 64, 256, 1024)),
+                "at most",
                 regime="query and key correlated, ρ = 1/2",
                 sample=aligned_draws,
+                replicates=1_000,
+                smallest=cells(power=(0.5,), d_k=(16, 17)),
             ),
         ),
         depends_on="whether query and key are independent",
     ),
     Sentence(
-        "mup-one-over-d",
-        "The scale 1/d_k is the right one: it keeps scores of order one at every width.",
-        "Yang et al. 2022, Tensor Programs V: Tuning Large Neural Networks via Zero-Shot Hyperparameter Transfer",
-        ("query and key that training has aligned",),
-        (
-            Numbers(
-                "the mean",
-                lambda cell: 0.5,
-                aligned_mean,
-                cells(d_k=(16, 64, 256), power=(1.0,)),
-                regime="query and key correlated, ρ = 1/2",
-                sample=aligned_draws,
-            ),
-            Numbers(
-                "the standard deviation",
-                lambda cell: 0.25,
-                independent_spread,
-                cells(d_k=(16, 64, 256), power=(1.0,)),
-                regime="query independent of key",
-            ),
-        ),
-        depends_on="whether training has aligned query and key",
-    ),
-    Sentence(
-        "mup-starts-uniform",
-        "At scale 1/d_k attention starts out uniform: log n - E H is about (n - 1)/(2 n d_k).",
-        "Yang et al. 2022, Tensor Programs V, for the scale; expansion of the entropy to its leading term",
-        ("initialisation",),
-        (
-            Numbers(
-                "log n - E H over 64 keys",
-                lambda cell: 63 / (2 * 64 * cell.d_k),
-                lambda cell: math.log(64) - float(expected_entropy(64, d_k=cell.d_k, scale="1/d_k")),
-                _WIDTHS,
-                "limit",
-            ),
-        ),
-    ),
-    Sentence(
         "quarter-power-on-each-side",
         "Multiplying query and key by d_k^(-1/4) each is the same as dividing the score by √d_k.",
         "common code, as in guided-diffusion",
-        (),
+        ("up to rounding; in half precision it is the safer of the two",),
         (
             Numbers(
-                "the largest difference of the two scores",
-                lambda cell: 1e-13,
-                lambda cell: quarter_power_difference(cell.d_k),
+                "the largest of 64 scores",
+                lambda c: largest_of_scores(c, split=False),
+                lambda c: largest_of_scores(c, split=True),
                 _WIDTHS,
-                "at most",
-            ),
-        ),
-    ),
-    Sentence(
-        "xavier-gives-unit-scores",
-        "Xavier initialisation of the projections gives scaled scores of variance 1.",
-        _XAVIER,
-        ("which fan-out the initialiser sees",),
-        (
-            Numbers(
-                "the variance of a scaled score",
-                one,
-                projected_variance,
-                initialised(64, 16, 2 / 128),
-                regime="one square matrix for all heads",
-                sample=projected_squares,
-            ),
-            Numbers(
-                "the variance of a scaled score",
-                one,
-                projected_variance,
-                initialised(64, 16, 2 / 256),
-                regime="query, key and value packed into one matrix",
-                sample=projected_squares,
-            ),
-            Numbers(
-                "the variance of a scaled score",
-                one,
-                projected_variance,
-                initialised(64, 16, 2 / 80),
-                regime="one matrix for each head",
-                sample=projected_squares,
-            ),
-        ),
-        depends_on="the shape of the matrix that is initialised",
-    ),
-    Sentence(
-        "fresh-layer-has-unit-scores",
-        "A freshly built attention layer on normalised inputs has scores of variance 1.",
-        "common telling; linear layers as PyTorch initialises them, uniform with variance 1/(3 fan_in)",
-        ("inputs of variance 1",),
-        (
-            Numbers(
-                "the variance of a scaled score",
-                one,
-                projected_variance,
-                initialised(64, 16, 1 / 192),
-                sample=projected_squares,
-            ),
-        ),
-        remark="It is 1/9: such a layer starts nearer to uniform attention than 1/√d_k means it to.",
-    ),
-    Sentence(
-        "t5-needs-no-scale",
-        "No 1/√d_k is needed, since the initialisation of the query projection holds it.",
-        "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (code)",
-        ("initialisation; training may undo it",),
-        (
-            Numbers(
-                "the variance of an unscaled score",
-                one,
-                projected_variance,
-                initialised(64, 16, 1 / 64, query_gain=0.25, scale=1.0),
-                sample=projected_squares,
             ),
         ),
     ),
     Sentence(
         "cosines-of-strangers-are-small",
         "The cosine of two independent random directions is of size 1/√d_k.",
-        "Henry et al. 2020, Query-Key Normalization for Transformers; common telling",
+        "common telling",
         ("one of the two directions isotropic",),
-        (Derived("cosine-variance"),),
-    ),
-    Sentence(
-        "residual-doubles-variance",
-        "Adding a branch to the residual stream doubles its variance.",
-        "analyses of residual streams, as in Liu et al. 2020, Understanding the Difficulty of Training Transformers",
-        ("branch independent of the stream, both of variance 1",),
         (
-            Follows(
-                "Var(q[i] + k[i])",
-                "2",
-                ("independent(q, k)", "zero_mean(q)", "zero_mean(k)", "unit_variance(q)", "unit_variance(k)"),
-            ),
+            Derived("cosine-variance"),
+            Numbers("the mean squared cosine", lambda c: 1 / c.d_k, cosine_variance, _WIDTHS, sample=cosine_squares),
         ),
     ),
+    Sentence(
+        "shared-keys-correlate-heads",
+        "Heads that share their keys have correlated scores.",
+        "common telling about multi-query attention, Shazeer 2019, Fast Transformer Decoding: One Write-Head is "
+        "All You Need",
+        ("independent queries of mean 0",),
+        (
+            Follows(
+                "Cov(Dot(k, q), Dot(k2, q))", "0", ("independent(q, k, k2)", *_UNIT, "zero_mean(k2)"), follows=False
+            ),
+            Numbers(
+                "the covariance of two heads' scores with one key",
+                lambda c: 0.0,
+                shared_key_covariance,
+                cells(d_k=(1, 4, 16, 64)),
+                "other than",
+                sample=shared_key_draws,
+            ),
+        ),
+        remark="They are uncorrelated; their squares are not. In the proof q is the shared key, k and k2 two queries.",
+    ),
 )
-
-
-def quarter_power_difference(d_k: int) -> float:
-    """Return the largest difference, per score, between the two ways to scale, through the core."""
-    rng = np.random.default_rng(d_k)
-    query, key = rng.standard_normal((2, 8, d_k))
-    split = attnsym.attention_scores(query * d_k**-0.25, key * d_k**-0.25, scale=1.0)
-    return float(np.max(np.abs(split - attnsym.attention_scores(query, key))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.confront.published.ground import Claimed, Derived, Finding, Ground, Numbers
+from analysis.confront.published.finding import Finding
+from analysis.confront.published.ground import Claimed, Derived, Ground
+from analysis.vocabulary.strict_json import finite_or_none
 
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -123,28 +124,20 @@ class Adjudication:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         record = self.sentence
-        return {
+        plain: dict[str, Any] = {
             "key": record.key,
             "sentence": record.sentence,
             "source": record.source,
             "assumptions": list(record.assumptions),
             "adjudication": self.verdict,
             "kind": self.kind,
-            "error": self.error if math.isfinite(self.error) else None,
+            "error": self.error,
             "claims": list(record.claims),
             "derivations": list(record.derivations),
             "remark": record.remark,
-            "findings": [
-                {
-                    "holds": finding.holds,
-                    "regime": finding.regime,
-                    "by": finding.by,
-                    "words": finding.words,
-                    "errors": {where: error if math.isfinite(error) else None for where, error in finding.errors},
-                }
-                for finding in self.findings
-            ],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
+        return dict(finite_or_none(plain))
 
     def __str__(self) -> str:
         """Return the page of the sentence."""
@@ -152,16 +145,13 @@ class Adjudication:
         lines = [f"{record.key}: {self.verdict}", f"  {record.sentence}", f"  Source: {record.source}."]
         if record.assumptions:
             lines.append(f"  Assumes or leaves out: {'; '.join(record.assumptions)}.")
-        for finding, ground in zip(self.findings, record.grounds, strict=True):
+        for finding in self.findings:
             where = f" ({finding.regime})" if finding.regime else ""
             lines.append(f"  {_HOLDS[finding.holds]}{where}: {finding.words}")
             if finding.holds == "to leading order":
                 shares = ", ".join(f"{error:.2g} at {cell}" for cell, error in finding.errors)
                 lines.append(f"    errs by a share of {shares}")
-            if isinstance(ground, Numbers) and ground.measurable:
-                cell = ground.measurable[-1]
-                mean, error = ground.measure(cell)
-                lines.append(f"    measured through the core at {cell}: {mean:.5g} ± {error:.2g}")
+            lines += [f"    {row}" for row in finding.rows]
         if record.remark:
             lines.append(f"  {record.remark}")
         return "\n".join(lines)

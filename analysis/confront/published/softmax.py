@@ -1,25 +1,23 @@
-"""Sentences about softmax itself: its gradient, its bounds, and what saturates it."""
+"""Sentences about softmax itself: its gradient, its bounds, and what changes it."""
 
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 
 import attnsym
 from analysis.confront.cell import Cell
-from analysis.confront.claims.draws import VASWANI
-from analysis.confront.claims.softmax import ENTROPY_LOWER_BOUND, JACOBIAN_SPECTRAL_NORM, SOFTMAX_SATURATION
-from analysis.confront.published.draws import normal_rows, retrieved
-from analysis.confront.published.ground import Claimed, Derived, Follows, Numbers, cells
+from analysis.confront.claims.draws import VASWANI, FloatArray
+from analysis.confront.claims.softmax import JACOBIAN_SPECTRAL_NORM
+from analysis.confront.published.draws import normal_rows, vector_rows
+from analysis.confront.published.ground import Claimed, Derived, Follows
+from analysis.confront.published.numbers import Numbers, cells
 from analysis.confront.published.sentence import Sentence
 from analysis.predict.exact import (
     expected_jacobian_frobenius_squared,
     expected_jacobian_trace,
-    expected_max_weight,
     expected_query_gradient_squared,
-    expected_sink_weight,
 )
 
 
@@ -29,84 +27,93 @@ def unscaled_trace(d_k: int) -> float:
 
 
 def unscaled_query_gradient(d_k: int) -> float:
-    """Return the root mean square of the gradient by the query over ten keys, unscaled."""
-    return math.sqrt(float(expected_query_gradient_squared(10, d_k=d_k, scale="unscaled")))
+    """Return the mean square of the gradient by the query over ten keys, unscaled."""
+    return float(expected_query_gradient_squared(10, d_k=d_k, scale="unscaled"))
 
 
-def lone_entropy(cell: Cell) -> float:
-    """Return the entropy of a row whose centred scores have the cell's norm, in one key or shared by half of them."""
+def query_gradient_squares(cell: Cell, rng: np.random.Generator, replicates: int) -> FloatArray:
+    """Return ‖∂(g·p)/∂q‖² over ten keys, unscaled, for g standard normal: values of one component, output g·p."""
+    query, key = rng.standard_normal((replicates, 1, cell.d_k)), rng.standard_normal((replicates, 10, cell.d_k))
+    value, one = rng.standard_normal((replicates, 10, 1)), np.ones((replicates, 1, 1))
+    d_query, _, _ = attnsym.scaled_dot_product_attention_vjp(query, key, value, one, scale=1.0)
+    return np.asarray(np.sum(d_query[:, 0] ** 2, axis=1))
+
+
+def leading_row(cell: Cell) -> FloatArray:
+    """Return the weights of a row whose first key leads by the cell's lead, over its keys or over four."""
+    row = np.zeros(cell.get("n_keys", 4))
+    row[0] = cell.lead
+    return np.asarray(attnsym.softmax(row))
+
+
+def slope(cell: Cell) -> float:
+    """Return ∂p₀/∂s₀ of the leading row by central differences of the core's softmax."""
+    step = 1e-4
+    above, below = (
+        leading_row(Cell((("lead", cell.lead + sign * step), ("n_keys", cell.n_keys))))[0] for sign in (1, -1)
+    )
+    return float((above - below) / (2 * step))
+
+
+def slope_formula(cell: Cell) -> float:
+    """Return p₀(1 - p₀) there."""
+    weight = float(leading_row(cell)[0])
+    return weight * (1 - weight)
+
+
+def tied_norm(cell: Cell) -> float:
+    """Return ‖J‖₂ where two keys tie and lead all others by the cell's lead, for ever where it names none."""
     row = np.zeros(cell.n_keys)
-    row[: 1 if cell.shape == "one key" else cell.n_keys // 2] = 1.0
-    row -= row.mean()
-    weights = attnsym.softmax(row * cell.norm / np.linalg.norm(row))
-    return float(attnsym.entropy(weights))
-
-
-def largest_bounded_weight(cell: Cell) -> float:
-    """Return the largest weight of the sharpest row within a range: one key at the top, the others at the bottom."""
-    row = np.zeros(cell.n_keys)
-    row[0] = cell.range
-    return float(attnsym.softmax(row)[0])
-
-
-def smallest_bounded_weight(cell: Cell) -> float:
-    """Return the smallest weight within a range: one key at the bottom, the others at the top."""
-    row = np.full(cell.n_keys, float(cell.range))
-    row[0] = 0.0
-    return float(attnsym.softmax(row)[0])
-
-
-def largest_slope(cell: Cell) -> float:
-    """Return ‖J‖₂ at the row where it is largest: two keys tie and share all the weight."""
-    weights = np.zeros(cell.n_keys)
-    weights[:2] = 0.5
-    return float(np.linalg.eigvalsh(attnsym.softmax_jacobian(weights))[-1])
+    row[:2] = cell.get("lead", 800.0)
+    return float(np.linalg.eigvalsh(attnsym.softmax_jacobian(attnsym.softmax(row)))[-1])
 
 
 def vanished_gradient(cell: Cell) -> float:
-    """Return the largest entry of the gradients by query and key where all tokens are alike."""
+    """Return the largest entry of the gradients by query and key where tokens differ by the cell's spread, if any."""
     rng = np.random.default_rng(cell.n_keys)
-    token = np.broadcast_to(rng.standard_normal(16), (cell.n_keys, 16))
+    spread = cell.get("spread", 0.0) * rng.standard_normal((cell.n_keys, 16))
+    token = rng.standard_normal(16) + spread
     upstream = rng.standard_normal((cell.n_keys, 16))
     d_query, d_key, _ = attnsym.scaled_dot_product_attention_vjp(token, token, token, upstream)
     return float(max(np.abs(d_query).max(), np.abs(d_key).max()))
 
 
-def tiled_difference(cell: Cell) -> float:
-    """Return how far a softmax that sees one key at a time, rescaling by a running maximum, is from the whole one."""
+def at_triple_spread(cell: Cell) -> float:
+    """Return the largest entry where tokens differ three times as much."""
+    return vanished_gradient(Cell((("n_keys", cell.n_keys), ("spread", 3 * cell.spread))))
+
+
+def mixed(cell: Cell, *, tiled: bool) -> float:
+    """Return the output for normal scores and values: whole, or seen one key at a time with a running maximum."""
     rng = np.random.default_rng(cell.n_keys)
-    scores, values = rng.standard_normal(cell.n_keys) * cell.spread, rng.standard_normal(cell.n_keys)
-    top, total, mixed = -math.inf, 0.0, 0.0
+    scores, values = rng.standard_normal((2, cell.n_keys)) * [[cell.spread], [1.0]]
+    if not tiled:
+        return float(attnsym.softmax(scores) @ values)
+    top, total, output = -math.inf, 0.0, 0.0
     for score, value in zip(scores, values, strict=True):
         shrunk = math.exp(top - max(top, score))
         top = max(top, score)
-        total, mixed = total * shrunk + math.exp(score - top), mixed * shrunk + math.exp(score - top) * value
-    return float(abs(mixed / total - attnsym.softmax(scores) @ values) / np.abs(values).max())
+        total, output = total * shrunk + math.exp(score - top), output * shrunk + math.exp(score - top) * value
+    return float(output / total)
 
 
-def key_bias_difference(cell: Cell) -> float:
-    """Return the largest change of a weight when one vector is added to every key."""
-    rng = np.random.default_rng(cell.d_k)
-    query, key = rng.standard_normal((2, 8, cell.d_k))
-    moved = attnsym.attention_weights(query, key + rng.standard_normal(cell.d_k))
-    return float(np.abs(moved - attnsym.attention_weights(query, key)).max())
+def biased_weight(cell: Cell, *, moved: bool) -> float:
+    """Return the largest of eight weights, with a vector of the cell's length added to every key or without."""
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((1, 16)), rng.standard_normal((8, 16))
+    bias = attnsym.qk_norm(rng.standard_normal(16), kind="l2") * cell.length
+    return float(attnsym.attention_weights(query, key + bias if moved else key).max())
 
 
-@cache
-def retrieved_weight(cell: Cell) -> float:
-    """Return E of a Gaussian pattern's weight on itself: others score N(0, (c‖x‖)²), itself c‖x‖², c = d_k^(-power)."""
-    from scipy.stats import chi2
-
-    scale, places = float(cell.d_k) ** -cell.power, (np.arange(24) + 0.5) / 24
-    squares = chi2(cell.d_k).ppf(places)
-    weights = [
-        float(expected_sink_weight(cell.n_keys - 1, sigma=scale * math.sqrt(square), sink=scale * square))
-        for square in squares
-    ]
-    return float(np.mean(weights))
+def uniform_norm(cell: Cell) -> float:
+    """Return ‖J‖_F² of a uniform row."""
+    return float((cell.n_keys - 1) / cell.n_keys**2)
 
 
-_RANGES = cells(range=(2.0,), n_keys=(8, 64, 1024))
+def mean_norm(cell: Cell) -> float:
+    """Return E‖J‖_F² at σ = 1."""
+    return float(expected_jacobian_frobenius_squared(cell.n_keys, sigma=1.0))
+
 
 SOFTMAX_SENTENCES = (
     Sentence(
@@ -115,7 +122,17 @@ SOFTMAX_SENTENCES = (
         "Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, with Relationships "
         "to Statistical Pattern Recognition",
         (),
-        (Derived("softmax-jacobian"), Follows("D(p[i], s[j])", "p[i]*(delta(i, j) - p[j])", ())),
+        (
+            Derived("softmax-jacobian"),
+            Follows("D(p[i], s[j])", "p[i]*(delta(i, j) - p[j])", ()),
+            Numbers(
+                "the slope of one weight of four along its own score, by differences",
+                slope_formula,
+                slope,
+                cells(n_keys=(4,), lead=(-4.0, -2.0, 0.0, 1.0, 2.0, 4.0)),
+                within=1e-6,
+            ),
+        ),
     ),
     Sentence(
         "large-d-kills-the-gradient",
@@ -124,23 +141,28 @@ SOFTMAX_SENTENCES = (
         ("which gradient, and which summary of it over rows",),
         (
             Numbers(
-                "E tr J at four times the width, as at most .6 of that before",
-                lambda c: 0.6 * unscaled_trace(c.d_k // 4),
+                "E tr J over ten keys, as smaller than at a quarter of the width",
+                lambda c: unscaled_trace(c.d_k // 4),
                 lambda c: unscaled_trace(c.d_k),
                 cells(d_k=(64, 256, 1024)),
                 "at most",
                 regime="the gradient by the scores",
+                sample=vector_rows("trace", lambda c: 1.0, n_keys=10),
+                replicates=500,
             ),
             Numbers(
-                "the root mean square at four times the width, as no larger than before",
+                "the mean square over ten keys, as smaller than at a quarter of the width",
                 lambda c: unscaled_query_gradient(c.d_k // 4),
                 lambda c: unscaled_query_gradient(c.d_k),
                 cells(d_k=(64, 256, 1024)),
                 "at most",
-                regime="the root mean square of the gradient by the query",
+                regime="the mean square of the gradient by the query",
+                sample=query_gradient_squares,
+                replicates=500,
+                smallest=cells(d_k=(4, 8, 16)),
             ),
         ),
-        depends_on="which gradient: that by the scores vanishes, the root mean square of that by the query grows",
+        depends_on="which gradient: that by the scores vanishes, the mean square of that by the query grows",
         remark="A few rows near a tie carry large gradients by the query, most rows none: its median vanishes.",
     ),
     Sentence(
@@ -150,119 +172,46 @@ SOFTMAX_SENTENCES = (
         "Reinforcement Learning",
         ("nothing is left out; half of it would do",),
         (
-            Numbers("the largest ‖J‖₂", lambda c: 1.0, largest_slope, cells(n_keys=(2, 4, 64)), "at most"),
+            Numbers("the largest ‖J‖₂ at λ = 1", lambda c: 1.0, tied_norm, cells(n_keys=(2, 4, 16, 64)), "at most"),
             Claimed(JACOBIAN_SPECTRAL_NORM),
         ),
-        remark="The constant λ/2 suffices, and is reached where two keys share all the weight.",
+        remark="The constant λ/2 suffices: two keys that tie reach it, and with more keys it is approached where two "
+        "share all the weight.",
+    ),
+    Sentence(
+        "half-is-never-reached",
+        "In the Euclidean norm the local Lipschitz constant of softmax stays below 1/2, which it reaches only in the "
+        "limit.",
+        "Nair 2025, Softmax is 1/2-Lipschitz: A Tight Bound Across All ℓp Norms, arXiv:2510.23012, abstract",
+        ("how many keys there are", "below: by a hundred-millionth at least"),
+        (
+            Numbers(
+                "‖J‖₂ where two keys tie and lead the others",
+                lambda c: 0.5 - 1e-8,
+                tied_norm,
+                cells(n_keys=(3,), lead=(0.0, 2.0, 4.0, 8.0)),
+                "at most",
+                regime="three keys and more",
+            ),
+            Numbers(
+                "‖J‖₂ where two keys tie",
+                lambda c: 0.5 - 1e-8,
+                tied_norm,
+                cells(n_keys=(2,), lead=(0.0, 2.0, 4.0, 8.0)),
+                "at most",
+                within=1e-12,
+                regime="two keys",
+            ),
+        ),
+        depends_on="whether there are more than two keys: with two, a tie reaches 1/2",
     ),
     Sentence(
         "logistic-slope-bounds-softmax",
         "The logistic slope 1/4 bounds how fast softmax can change.",
         "common telling",
         ("the two-key case taken for one variable",),
-        (Numbers("the largest ‖J‖₂", lambda c: 0.25, largest_slope, cells(n_keys=(2, 4, 64)), "at most"),),
+        (Numbers("the largest ‖J‖₂", lambda c: 0.25, tied_norm, cells(n_keys=(2, 4, 16, 64)), "at most"),),
         remark="1/4 is the slope of one weight along one score; along the difference of two scores it is 1/2.",
-    ),
-    Sentence(
-        "gap-saturates",
-        "The error of retrieving the best pattern is exponentially small in its separation from the others.",
-        "Ramsauer et al. 2020, Hopfield Networks is All You Need",
-        ("one strict maximum",),
-        (Claimed(SOFTMAX_SATURATION), Derived("softmax-saturation")),
-    ),
-    Sentence(
-        "retrieval-capacity-is-exponential",
-        "The number of random patterns that one update retrieves grows exponentially with their dimension.",
-        "Ramsauer et al. 2020, Hopfield Networks is All You Need",
-        ("the inverse temperature; the smallest model of it: a Gaussian pattern asks for itself among 2^(d_k/4)",),
-        (
-            Numbers(
-                "the weight of the pattern that is asked for, at inverse temperature 1",
-                lambda c: 0.5,
-                retrieved_weight,
-                tuple(Cell((("power", 0.0), ("d_k", d), ("n_keys", 2 ** (d // 4)))) for d in (16, 32, 48)),
-                "at least",
-                regime="inverse temperature 1",
-                sample=retrieved,
-                replicates=400,
-            ),
-            Numbers(
-                "the weight of the pattern that is asked for, at inverse temperature 1/√d_k",
-                lambda c: 0.5,
-                retrieved_weight,
-                tuple(Cell((("power", 0.5), ("d_k", d), ("n_keys", 2 ** (d // 4)))) for d in (32, 48, 64)),
-                "at least",
-                regime="inverse temperature 1/√d_k",
-            ),
-        ),
-        depends_on="the inverse temperature: at 1/√d_k it is about e^(√d_k - 1/2)",
-    ),
-    Sentence(
-        "entropy-bounded-by-spectral-norm",
-        "The entropy of a row is at least a bound that falls with the norm of its scores.",
-        "Zhai et al. 2023, Stabilizing Transformer Training by Preventing Attention Entropy Collapse, theorem 3.1",
-        (),
-        (Claimed(ENTROPY_LOWER_BOUND),),
-    ),
-    Sentence(
-        "large-norm-means-collapse",
-        "A large norm of the scores means that the entropy has collapsed.",
-        "as Zhai et al. 2023 is often retold; they prove the bound in one direction",
-        ("how the scores of that norm are arranged",),
-        (
-            Numbers(
-                "the entropy at norm 60",
-                lambda c: 0.05 * math.log(c.n_keys),
-                lone_entropy,
-                cells(n_keys=(16, 64), norm=(60.0,), shape=("one key",)),
-                "at most",
-                regime="one key stands apart",
-            ),
-            Numbers(
-                "the entropy at norm 60",
-                lambda c: 0.05 * math.log(c.n_keys),
-                lone_entropy,
-                cells(n_keys=(16, 64), norm=(60.0,), shape=("half",)),
-                "at most",
-                regime="half of the keys share the top",
-            ),
-        ),
-        depends_on="how many keys share the large scores",
-    ),
-    Sentence(
-        "bounded-scores-disperse",
-        "While scores stay within a range, every weight is of order 1/n: softmax must disperse as rows grow.",
-        "Veličković et al. 2024, softmax is not enough (for sharp out-of-distribution), arXiv:2410.01104",
-        ("a range that does not grow with n",),
-        (
-            Numbers(
-                "the largest weight at range 2",
-                lambda c: math.exp(c.range) / (c.n_keys - 1 + math.exp(c.range)),
-                largest_bounded_weight,
-                _RANGES,
-            ),
-            Numbers(
-                "n times the smallest weight at range 2",
-                lambda c: math.exp(-c.range),
-                lambda c: c.n_keys * smallest_bounded_weight(c),
-                _RANGES,
-                "at least",
-            ),
-        ),
-    ),
-    Sentence(
-        "exact-zeros-need-infinite-scores",
-        "Softmax cannot give a weight of exactly zero: a head that wants to ignore keys must make its scores grow.",
-        "Bondarenko et al. 2023, Quantizable Transformers: Removing Outliers by Helping Attention Heads Do Nothing",
-        ("arithmetic without underflow",),
-        (
-            Numbers(
-                "the smallest weight at a range",
-                lambda c: 1 / (1 + (c.n_keys - 1) * math.exp(c.range)),
-                smallest_bounded_weight,
-                cells(range=(2.0, 20.0), n_keys=(8, 64)),
-            ),
-        ),
     ),
     Sentence(
         "uniform-rows-pass-most",
@@ -272,46 +221,47 @@ SOFTMAX_SENTENCES = (
         (
             Numbers(
                 "E‖J‖_F² at σ = 1, against the uniform row",
-                lambda c: (c.n_keys - 1) / c.n_keys**2,
-                lambda c: float(expected_jacobian_frobenius_squared(c.n_keys, sigma=1.0)),
-                cells(n_keys=(2, 3)),
+                uniform_norm,
+                mean_norm,
+                cells(n_keys=(2, 3, 4)),
                 "at most",
                 regime="up to four keys",
+                sample=normal_rows("frobenius", lambda c: 1.0),
             ),
             Numbers(
                 "E‖J‖_F² at σ = 1, against the uniform row",
-                lambda c: (c.n_keys - 1) / c.n_keys**2,
-                lambda c: float(expected_jacobian_frobenius_squared(c.n_keys, sigma=1.0)),
+                uniform_norm,
+                mean_norm,
                 cells(n_keys=(8, 64, 1024)),
                 "at most",
-                regime="five keys and more",
+                regime="more keys",
+                sample=normal_rows("frobenius", lambda c: 1.0),
+                smallest=cells(n_keys=range(5, 9)),
             ),
         ),
         depends_on="the number of keys",
     ),
     Sentence(
-        "initial-attention-is-uniform",
-        "At initialisation with 1/√d_k every key has about the weight 1/n.",
-        "common telling",
-        ("scores of variance 1",),
-        (
-            Numbers(
-                "the largest weight at σ = 1",
-                lambda c: 1 / c.n_keys,
-                lambda c: float(expected_max_weight(c.n_keys, sigma=1.0)),
-                cells(n_keys=(8, 64, 1024)),
-                within=0.5,
-                sample=normal_rows("largest", lambda c: 1.0),
-            ),
-        ),
-        remark="The mean weight is 1/n, the largest several times that: at 64 keys about eight times.",
-    ),
-    Sentence(
         "alike-tokens-stop-query-and-key",
         "Where all tokens have become alike the gradients by queries and keys vanish.",
         "Noci et al. 2022, Signal Propagation in Transformers: Theoretical Perspectives and the Role of Rank Collapse",
-        ("tokens exactly alike",),
-        (Numbers("the largest entry", lambda c: 1e-14, vanished_gradient, cells(n_keys=(4, 32)), "at most"),),
+        ("tokens exactly alike; one layer that maps tokens to themselves stands for the projections",),
+        (
+            Numbers(
+                "the largest entry where tokens are alike",
+                lambda c: 1e-14,
+                vanished_gradient,
+                cells(n_keys=(4, 32)),
+                "at most",
+            ),
+            Numbers(
+                "the largest entry where tokens nearly are, as smaller than at three times the spread",
+                at_triple_spread,
+                vanished_gradient,
+                cells(n_keys=(32,), spread=(0.1, 0.03, 0.01, 0.003)),
+                "at most",
+            ),
+        ),
     ),
     Sentence(
         "running-maximum-is-exact",
@@ -320,11 +270,10 @@ SOFTMAX_SENTENCES = (
         ("up to rounding",),
         (
             Numbers(
-                "the difference, as a share",
-                lambda c: 8 * c.n_keys * 2.3e-16,
-                tiled_difference,
-                cells(spread=(1.0, 100.0), n_keys=(64, 4096)),
-                "at most",
+                "the output",
+                lambda c: mixed(c, tiled=False),
+                lambda c: mixed(c, tiled=True),
+                cells(spread=(1.0, 100.0), n_keys=(64, 512, 4096)),
             ),
         ),
     ),
@@ -335,7 +284,11 @@ SOFTMAX_SENTENCES = (
         ("the same vector added to every key",),
         (
             Numbers(
-                "the largest change of a weight", lambda c: 1e-3, key_bias_difference, cells(d_k=(16, 64)), "at least"
+                "the largest weight after a vector of some length is added to every key",
+                lambda c: biased_weight(c, moved=False),
+                lambda c: biased_weight(c, moved=True),
+                cells(length=(1.0, 10.0, 100.0)),
+                "other than",
             ),
         ),
         remark="It adds one number to every score of a row, which softmax removes; a bias on the queries does matter.",
