@@ -56,6 +56,7 @@ def _derivations_and_claims() -> dict[str, list[dict[str, Any]]]:
 
 def _quantities() -> list[dict[str, Any]]:
     from analysis.vocabulary.quantities import QUANTITIES
+    from analysis.vocabulary.row_shares import STUDIED
 
     return [
         {
@@ -67,7 +68,7 @@ def _quantities() -> list[dict[str, Any]]:
             "exact": None if record.exact is None else record.exact.statistic,
             "solvable": record.exact is not None and record.exact.is_monotone,
         }
-        for record in QUANTITIES.values()
+        for record in (QUANTITIES | STUDIED).values()
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from analysis.cli._app import EXIT_INTERRUPTED, JsonOption, app, console, float_list, int_list, print_json, text_list
+from analysis.cli.mechanism import BiasOption, SinkOption
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -31,6 +32,11 @@ def study(
     score: Annotated[str, typer.Option(help="dot or cosine.")] = "dot",
     softcap: Annotated[float | None, typer.Option(help="c in c*tanh(score / c).")] = None,
     causal: Annotated[bool, typer.Option("--causal", help="Mean over the rows of a causal mask.")] = False,
+    sink: SinkOption = None,
+    bias: BiasOption = None,
+    normalizer: Annotated[str, typer.Option(help="softmax, sigmoid or relu.")] = "softmax",
+    normalizer_bias: Annotated[float | None, typer.Option(help="Added to the scores of sigmoid or relu.")] = None,
+    qk_norm: Annotated[str | None, typer.Option("--qk-norm", help="Norm of query and keys: l2 or rms.")] = None,
     statistic: Annotated[str, typer.Option(help="mean, variance, rms, median, or quantiles such as 0.9.")] = "mean",
     replicates: Annotated[int, typer.Option(help="Independent draws per cell.")] = 100_000,
     target_rse: Annotated[float | None, typer.Option(help="Relative standard error to reach.")] = None,
@@ -66,6 +72,11 @@ def study(
                 score=score,
                 softcap=softcap,
                 is_causal=causal,
+                sink=sink,
+                bias=bias,
+                normalizer=normalizer,
+                normalizer_bias=normalizer_bias,
+                qk_norm=qk_norm,
                 statistic=[_number_or_text(part) for part in text_list(statistic)],
                 replicates=replicates,
                 target_rse=target_rse,

@@ -41,7 +41,8 @@ def check_correlations(cell: Setting, lengths: Sequence[int]) -> None:
 
 def check_moments(cell: Setting, statistics: Sequence[str | float]) -> None:
     """Refuse a standard error that would need a moment which the law does not have."""
-    if cell.record is None or callable(cell.laws) or cell.score != "dot" or cell.softcap is not None:
+    bounded = cell.softcap is not None or cell.mechanism.qk_norm is not None
+    if cell.record is None or callable(cell.laws) or cell.score != "dot" or bounded:
         return
     for statistic in statistics:
         order = cell.record.degree * _MOMENT_NEEDED.get(statistic, 0) if isinstance(statistic, str) else 0
@@ -78,6 +79,8 @@ def _obstacle(cell: Setting) -> str | None:
         return "a score other than the dot product"
     if cell.is_causal:
         return "a causal mask, whose rows share their keys"
+    if cell.mechanism.settings:
+        return f"a row with {', '.join(cell.mechanism.settings)}"
     if cell.reads == "score":
         as_given = not cell.laws[0].is_named
         return "aligned queries of a law that is not standardised" if cell.alignment and as_given else None

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _NUMBERS: tuple[type, ...] = (int, float)
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
+    "str | None": (str, NoneType),
     "int": (int,),
     "bool": (bool,),
     "float": _NUMBERS,
@@ -50,7 +51,7 @@ class Written(Protocol):
 
 def study_document(study: Written) -> dict[str, Any]:
     """Return what `write_study` writes, as plain objects."""
-    rows = [{key: _encoded(value) for key, value in asdict(row).items()} for row in study.rows]
+    rows = [_record(row) for row in study.rows]
     return {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -113,11 +114,12 @@ def _study(document: Any, row_type: type[Any]) -> dict[str, Any]:
 def _row(record: Any, row_type: type[Any]) -> Any:
     columns = fields(row_type)
     names = [item.name for item in columns]
-    if not isinstance(record, dict) or sorted(record) != sorted(names):
+    optional = {item.name for item in columns if item.default is not MISSING}
+    if not isinstance(record, dict) or not set(names) - optional <= set(record) <= set(names):
         raise ValueError(f"a row must have exactly the fields {', '.join(names)}")
     values: dict[str, Any] = {}
     for item in columns:
-        value = record[item.name]
+        value = record.get(item.name, item.default)
         if item.name == "interval":
             if not isinstance(value, list) or len(value) != 2:
                 raise ValueError("interval is not a pair")
@@ -134,6 +136,12 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     if not fits:
         raise ValueError(f"{name} is {value!r}, not {kind}")
     return float(value) if "float" in kind and value is not None else value
+
+
+def _record(row: Any) -> dict[str, Any]:
+    """Return the fields of a row; those that have a default, only where they differ from it."""
+    values = {item.name: getattr(row, item.name) for item in fields(row) if getattr(row, item.name) != item.default}
+    return {name: _encoded(value) for name, value in values.items()}
 
 
 def _encoded(value: Any) -> Any:

@@ -34,6 +34,8 @@ class StudyRow:
         What drew the replicates.
     calibrated : bool
         Whether the tail of the z-score can be trusted at this number of replicates.
+    sink, bias, normalizer, normalizer_bias, qk_norm
+        The mechanism of the row, as `run_study` takes it; a bias is text. Files leave out what is not there.
     """
 
     quantity: str
@@ -58,6 +60,11 @@ class StudyRow:
     precision: str
     seed: int
     calibrated: bool
+    sink: float | None = None
+    bias: str | None = None
+    normalizer: str = "softmax"
+    normalizer_bias: float | None = None
+    qk_norm: str | None = None
 
 
 @dataclass(frozen=True)

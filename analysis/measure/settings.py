@@ -11,6 +11,7 @@ from typing import Any
 from analysis.measure.compatibility import check_correlations, check_moments, choose_sampler
 from analysis.measure.draw.cell import StudyCell
 from analysis.measure.estimate.estimators import quantile_ranks
+from analysis.measure.mechanism import check_mechanism, read_mechanism
 from analysis.measure.run.seeds import check_seed
 from analysis.vocabulary.laws import Law, is_unfrozen, law_pair
 from analysis.vocabulary.numbers import (
@@ -42,6 +43,11 @@ class Asked:
     score: Any = "dot"
     softcap: Any = None
     is_causal: Any = False
+    sink: Any = None
+    bias: Any = None
+    normalizer: Any = "softmax"
+    normalizer_bias: Any = None
+    qk_norm: Any = None
     statistic: Any = "mean"
     replicates: Any = 100_000
     target_rse: Any = None
@@ -119,10 +125,12 @@ def read_settings(quantity: Any, asked: Asked) -> Settings:
         score=asked.score,
         score_name=_check_score(asked.score),
         is_causal=_one_of("is_causal", asked.is_causal, (True, False)),
+        mechanism=read_mechanism(asked.sink, asked.bias, asked.normalizer, asked.normalizer_bias, asked.qk_norm),
         precision=_one_of("precision", asked.precision, ("double", "single")),
         sampler="",
     )
     statistics = _statistics(statistic)
+    check_mechanism(cell, lengths)
     check_correlations(cell, lengths)
     check_moments(cell, statistics)
     cell = replace(cell, sampler=choose_sampler(asked.sampler, cell))

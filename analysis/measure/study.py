@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from analysis.measure.draw import samplers
 from analysis.measure.pilot import check_targets, first_pilot, replicates_for
@@ -54,6 +55,11 @@ def run_study(
     score: str | Callable[..., Any] = "dot",
     softcap: float | None = None,
     is_causal: bool = False,
+    sink: float | None = None,
+    bias: str | ArrayLike | None = None,
+    normalizer: str = "softmax",
+    normalizer_bias: float | None = None,
+    qk_norm: str | None = None,
     statistic: str | float | Sequence[str | float] = "mean",
     replicates: int = 100_000,
     target_rse: float | None = None,
@@ -79,8 +85,10 @@ def run_study(
         (tr J, J = diag(p) − p pᵀ), ``"jacobian_norm"`` (‖J‖_F), ``"jacobian_frobenius_squared"``, ``"dead_row"`` (1
         where tr J < 1e-3), ``"max_weight"``, ``"score_gradient_norm"`` (‖J g‖, g ~ N(0, I)),
         ``"query_gradient_norm"`` (‖∂(g·p)/∂q‖ = scale·‖Kᵀ J g‖) and ``"query_gradient_squared"``; ``"score_variance"``
-        is the variance of ``"score"``. Or a callable (query, key, scale) -> values that receives query (replicates, 1,
-        d_k), key (replicates, n_keys, d_k) and the scale as a number, and returns (replicates,).
+        is the variance of ``"score"``. ``"key_weight"`` is the weight of key 0, ``"sink_weight"`` that of a sink,
+        ``"row_sum"`` the sum of sigmoid or ReLU weights (``"row_sum_variance"`` its variance). Or a callable
+        (query, key, scale) -> values that receives query (replicates, 1, d_k), key (replicates, n_keys, d_k) and the
+        scale as a number, and returns (replicates,).
     d_k, n_keys : int or sequence of int
         The grid. `n_keys` may be left out for ``"score"``, where it matters only to a scale that depends on it.
     scale : str, float, callable or a sequence of them
@@ -99,6 +107,17 @@ def run_study(
     is_causal : bool
         One replicate then draws as many queries as keys, and its value is the mean over all rows, of which row i sees
         keys 0 … i.
+    sink : float, optional
+        A logit in the denominator only; 0 is softmax-off-by-one. Entropy and log Σ exp count it; power sums, Jacobian
+        and the largest weight are those of the keys.
+    bias : "alibi:SLOPE" or array_like of shape (n_keys,), optional
+        Added to the scores, after a soft-cap: -SLOPE times the number of the key, or one number a key.
+    normalizer : {"softmax", "sigmoid", "relu"}
+        Other than softmax for ``"row_sum"``, ``"key_weight"``, ``"max_weight"``, power sums and gradients by the query.
+    normalizer_bias : float, optional
+        As in the core: -log n_keys for the sigmoid and 0 for ReLU if left out.
+    qk_norm : {"l2", "rms"}, optional
+        Norm of query and keys before their product; gains are part of `scale`. A query's gradient goes through it.
     statistic : str, float or a sequence of them
         ``"mean"``, ``"variance"`` (divisor n − 1), ``"rms"``, ``"median"``, or a quantile as a number in (0, 1), all
         of the same replicates.
@@ -163,6 +182,11 @@ def run_study(
             score=score,
             softcap=softcap,
             is_causal=is_causal,
+            sink=sink,
+            bias=bias,
+            normalizer=normalizer,
+            normalizer_bias=normalizer_bias,
+            qk_norm=qk_norm,
             statistic=statistic,
             replicates=replicates,
             target_rse=target_rse,

@@ -16,8 +16,9 @@ from analysis.predict.crossing import crossing
 from analysis.predict.mechanism.setting import MechanismArguments, read_mechanism
 from analysis.predict.of_quantity import exact_of, value_of
 from analysis.predict.routes import Values
-from analysis.predict.shares import ROW_SHARES, check_arguments, find_predictable
+from analysis.predict.shares import check_arguments, find_predictable
 from analysis.vocabulary.quantity import Quantity
+from analysis.vocabulary.row_shares import ROW_SHARES
 
 # Where the search for a bracket gives up, as a standard deviation of the scores, and its first step in the logarithm.
 LARGEST = 1e30

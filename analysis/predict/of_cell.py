@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.predict.beside_mechanism import as_cosine, beside_mechanism, is_normal
 from analysis.predict.of_quantity import expectation_of
 from analysis.vocabulary.laws import Law
 from analysis.vocabulary.quantity import Quantity
@@ -23,9 +24,9 @@ def predict(setting: Setting, statistic: str | float) -> float | None:
     Parameters
     ----------
     setting : Setting
-        What is drawn and looked at. Predictions are for the dot product without soft-cap, beside a cosine score's own
-        statistics; a callable quantity or law has none. Under a causal mask the quantity is the mean over rows, and the
-        prediction averages 1 to `n_keys` keys.
+        What is drawn and looked at; a callable quantity or law, or a score with a soft-cap, has no prediction. Beside
+        a mechanism, a soft-cap or cosines a row has one where `beside_mechanism` says so. Under a causal mask the
+        quantity is the mean over rows, and the prediction averages 1 to `n_keys` keys.
     statistic : {"mean", "variance", "rms", "median"} or float
         A number in (0, 1) is that quantile.
 
@@ -48,11 +49,15 @@ def predict(setting: Setting, statistic: str | float) -> float | None:
     "exponential", and SciPy's norm of mean 0. The median of a score is then 0 too; predicted where it is the only one:
     not for the odd-dimensional product of Rademacher vectors, or a one-dimensional cosine, which are never 0.
     """
+    if setting.mechanism.qk_norm is not None:
+        setting = as_cosine(setting, setting.mechanism.qk_norm)
     record, scale = setting.record, setting.scale
     if record is None:
         return None
-    if setting.n_keys == 1 and record.is_constant_for_one_key:
+    if setting.n_keys == 1 and record.is_constant_for_one_key and not setting.mechanism.settings:
         return record.at_statistic(statistic, 1)
+    if record.reads != "score" and (setting.mechanism.settings or setting.softcap or setting.score == "cosine"):
+        return beside_mechanism(setting, statistic)
     if callable(setting.laws) or setting.softcap is not None:
         return None
     query, key = setting.laws
@@ -63,7 +68,7 @@ def predict(setting: Setting, statistic: str | float) -> float | None:
             return _score_quantile(setting, statistic, query, key)
         value = _score(setting, statistic, query, key)
         return None if value is None else value * (scale**2 if statistic == "variance" else _sign(statistic, scale))
-    if setting.score != "dot" or record.exact is None or statistic != record.exact.statistic or not _is_normal(key):
+    if setting.score != "dot" or record.exact is None or statistic != record.exact.statistic or not is_normal(key):
         return None
     value = _softmax(setting, record, query, scale * math.sqrt(key.variance * (1 - setting.key_correlation)))
     if value is None or record.reads != "scores":
@@ -86,7 +91,7 @@ def _softmax(setting: Setting, quantity: Quantity, query: Law, scale: float) -> 
         if quantity.reads == "query_gradient":
             return None
         values = function(rows, sigma=abs(scale) * math.sqrt(d_k))
-    elif _is_normal(query) and query.mean == 0:
+    elif is_normal(query) and query.mean == 0:
         values = function(rows, d_k=d_k, scale=scale * math.sqrt(query.variance))
         if quantity.reads == "query_gradient":  # in units of 1/σ_q
             values = values / query.variance
@@ -94,11 +99,6 @@ def _softmax(setting: Setting, quantity: Quantity, query: Law, scale: float) -> 
         return None
     mean = float(np.mean(values))
     return mean if quantity.exact.of is None else float(quantity.exact.of(mean, n_keys))
-
-
-def _is_normal(law: Law) -> bool:
-    """Recognise SciPy's own frozen norm too; a user's class of that name carries a fingerprint behind its arguments."""
-    return law.name == "normal" or (law.name.startswith("norm(") and law.name.endswith(")"))
 
 
 def _sign(statistic: str | float, scale: float) -> float:
@@ -126,7 +126,7 @@ def _score_quantile(setting: Setting, statistic: str | float, query: Law, key: L
     level = 0.5 if isinstance(statistic, str) else float(statistic)
     if level == 0.5 and _has_median_zero(setting.d_k, query, key, setting.score):
         return 0.0
-    if setting.score != "dot" or not all(_is_normal(law) and law.mean == 0 for law in (query, key)):
+    if setting.score != "dot" or not all(is_normal(law) and law.mean == 0 for law in (query, key)):
         return None
     width = abs(setting.scale) * math.sqrt(query.variance * key.variance)
     if width == 0:

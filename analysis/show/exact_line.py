@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from analysis.predict.of_cell import predict
 from analysis.vocabulary.laws import law_pair
+from analysis.vocabulary.mechanism import RowMechanism
 from analysis.vocabulary.scale import resolve_scale
 from analysis.vocabulary.setting import Setting
 
@@ -56,6 +58,7 @@ def place(row: Any, axis: str) -> float:
 def _predicted(row: Any, **moved: int) -> float | None:
     sizes = {"d_k": row.d_k, "n_keys": row.n_keys} | moved
     statistic = row.statistic.removeprefix("quantile_")
+    mechanism: dict[str, Any] = {item.name: getattr(row, item.name, item.default) for item in fields(RowMechanism)}
     setting = Setting(
         quantity=row.quantity,
         **sizes,
@@ -66,5 +69,6 @@ def _predicted(row: Any, **moved: int) -> float | None:
         score=row.score,
         softcap=row.softcap,
         is_causal=row.is_causal,
+        mechanism=RowMechanism(**mechanism),
     )
     return predict(setting, statistic if statistic == row.statistic else float(statistic))

@@ -10,7 +10,9 @@ import numpy as np
 
 from analysis.show.drawing import SCALE_COLOURS, drawable, drawn_without_latex, new_figure
 from analysis.show.exact_line import exact_line, place
+from analysis.show.tables import setting_text
 from analysis.vocabulary.quantities import QUANTITIES
+from analysis.vocabulary.row_shares import ROW_SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +29,10 @@ _SCALE = {"sqrt": r"divided by $\sqrt{d_k}$", "unscaled": "unscaled"}
 _AXES = {"d_k": "$d_k$ (components of a key)", "n_keys": "number of keys", "scale": r"scale (factor on $k^\top q$)"}
 # Everything that may tell one row's draw from another's; the x axis takes one of the first three away.
 _SETTINGS = (
-    "scale", "n_keys", "d_k", "law", "alignment", "key_correlation", "score", "softcap", "is_causal", "precision",
-    "sampler", "seed",
+    "scale", "n_keys", "d_k", "law", "alignment", "key_correlation", "score", "softcap", "is_causal", "sink", "bias",
+    "normalizer", "normalizer_bias", "qk_norm", "precision", "sampler", "seed",
 )  # fmt: skip
+_MECHANISM = {"sink": "sink", "bias": "bias", "normalizer_bias": "normalizer bias", "qk_norm": "QK-norm"}
 
 
 @drawn_without_latex
@@ -152,7 +155,8 @@ def _panel(axis: Axes, quantity: str, statistic: str, rows: Sequence[Any]) -> No
 
 
 def _label(quantity: str) -> str:
-    return QUANTITIES[quantity].label if quantity in QUANTITIES else drawable(quantity)
+    record = QUANTITIES.get(quantity) or ROW_SHARES.get(quantity)
+    return drawable(quantity) if record is None else record.label
 
 
 def _horizontal(rows: Sequence[Any]) -> str:
@@ -181,6 +185,8 @@ def _words(name: str, value: Any) -> str:
         return f"$d_k$ = {value}"
     if name == "softcap":
         return "no soft-cap" if value is None else f"soft-cap {value:g}"
+    if name in _MECHANISM:
+        return f"no {_MECHANISM[name]}" if value is None else drawable(f"{_MECHANISM[name]} {setting_text(value)}")
     if name == "is_causal":
         return "causal" if value else "no mask"
     return drawable(str(value) if name in ("law", "precision") else f"{name.replace('_', ' ')} {value}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 UNCALIBRATED = "*"
 FOOTNOTE = f"{UNCALIBRATED} too few replicates, or too skew, for the tail of this z-score to be trusted"
+SHOWN_NUMBERS = 4
 _TEXT_COLUMNS = ("statistic", "scale")
 
 
@@ -48,7 +49,30 @@ def caption(study: Study) -> str:
     what = row.quantity if len(statistics) > 1 else f"{row.statistic} of {row.quantity}"
     size = f", {row.replicates:,} replicates" if len(counts) == 1 else ""
     name = "" if study.name == row.quantity else f"{printable(study.name)}: "
-    return f"{name}{what}, law {row.law}{size}, {row.sampler} sampler, {row.precision} precision, seed {study.seed}"
+    how = "".join(f", {text}" for text in settings_said(row))
+    return (
+        f"{name}{what}, law {row.law}{how}{size}, {row.sampler} sampler, {row.precision} precision, seed {study.seed}"
+    )
+
+
+def settings_said(row: StudyRow) -> list[str]:
+    """Return the settings of a row that are not the plain ones, in words; those with columns of their own are not."""
+    settings = {
+        name: (getattr(row, name), plain)
+        for name, plain in (
+            ("alignment", 0.0), ("key_correlation", 0.0), ("score", "dot"), ("softcap", None), ("sink", None),
+            ("bias", None), ("normalizer", "softmax"), ("normalizer_bias", None), ("qk_norm", None),
+        )
+    }  # fmt: skip
+    words = [f"{name} {printable(setting_text(value))}" for name, (value, plain) in settings.items() if value != plain]
+    return [*words, "causal mask"] if row.is_causal else words
+
+
+def setting_text(value: str | float) -> str:
+    """Return a setting as text, short: of many numbers the first, and how many they are."""
+    text = value if isinstance(value, str) else f"{value:g}"
+    parts = text.split(",")
+    return text if len(parts) <= SHOWN_NUMBERS else f"{parts[0]}, ... ({len(parts)} numbers)"
 
 
 def needs_footnote(study: Study) -> bool:

@@ -13,16 +13,21 @@ from analysis.vocabulary.quantity import Exact, Quantity
 from analysis.vocabulary.row_formulas import (
     DEAD_TRACE,
     entropy_fraction,
+    entropy_fraction_with_rest,
+    entropy_with_rest,
     is_dead,
     itself,
     jacobian_norm,
     jacobian_trace,
     logsumexp,
     norm_of_columns,
+    norm_of_keys,
     power_sum,
     power_sum_of_columns,
     trace_of_columns,
+    trace_of_keys,
 )
+from analysis.vocabulary.row_shares import STUDIED
 from attnsym._names import find_name
 from attnsym.softmax import entropy
 
@@ -36,7 +41,8 @@ def read_quantity(name: object) -> tuple[Quantity, str | None]:
     """Return the record, and the statistic that the name fixes, as ``"score_variance"`` does."""
     if not isinstance(name, str):
         raise ValueError(f"quantity must be a name: got {shown(name)}")
-    records = {**QUANTITIES, **{alias: record for record in QUANTITIES.values() for alias in record.aliases}}
+    known_records = QUANTITIES | STUDIED
+    records = known_records | {alias: record for record in known_records.values() for alias in record.aliases}
     known = find_name("quantity", name, records)
     return records[known], records[known].aliases.get(known)
 
@@ -103,18 +109,22 @@ _RECORDS = (
     ),
     Quantity(
         "entropy", "−Σ p log p", "nats", "how evenly the weights are spread", "entropy (nats)",
-        value=entropy, from_columns=lambda c: c.entropy(), only_entropy=True, at_equal=math.log, at_one_hot=0.0,
+        value=entropy, from_columns=lambda c: c.entropy(), only_entropy=True, beside_sink=entropy_with_rest,
+        at_equal=math.log, at_one_hot=0.0,
         exact=Exact("E[-Σ p log p], nats", "expected_entropy", _entropy_words),
     ),
     Quantity(
         "entropy_fraction", "−Σ p log p / log n_keys", "1", "the entropy over its greatest value",
         "entropy / log n_keys",
-        value=entropy_fraction, at_equal=lambda n: 1.0, at_one_hot=0.0, least_keys=2,
+        value=entropy_fraction, beside_sink=entropy_fraction_with_rest,
+        at_equal=lambda n: 1.0, at_one_hot=0.0, least_keys=2,
         exact=Exact("E[-Σ p log p] / log n_keys", "expected_entropy", _fraction_words, of=lambda x, n: x / np.log(n)),
     ),
     Quantity(
         "effective_keys", "exp(−Σ p log p)", "keys", "how many equal weights have this entropy", "effective keys",
-        value=lambda w: np.exp(entropy(w)), from_columns=lambda c: np.exp(c.entropy()), at_equal=float, at_one_hot=1.0,
+        value=lambda w: np.exp(entropy(w)), from_columns=lambda c: np.exp(c.entropy()),
+        beside_sink=lambda w: np.exp(entropy_with_rest(w)),
+        at_equal=float, at_one_hot=1.0,
     ),
     Quantity(
         "logsumexp", "log Σ exp score", "nats", "the log-partition function of a row of scores", "log Σ exp (nats)",
@@ -134,23 +144,26 @@ _RECORDS = (
     ),
     Quantity(
         "jacobian_trace", "tr J = 1 − Σ p²", "1", "the trace of softmax's Jacobian J = diag(p) − p pᵀ", "tr J",
-        value=jacobian_trace, from_columns=trace_of_columns, at_equal=lambda n: 1.0 - 1.0 / n, at_one_hot=0.0,
+        value=jacobian_trace, from_columns=trace_of_columns, beside_sink=trace_of_keys,
+        at_equal=lambda n: 1.0 - 1.0 / n, at_one_hot=0.0,
         exact=Exact("E tr J, J = diag(p) - p pᵀ", "expected_jacobian_trace", _trace_words),
     ),
     Quantity(
         "jacobian_norm", "‖J‖_F", "1", "the Frobenius norm of softmax's Jacobian", "‖J‖ (Frobenius)",
-        value=jacobian_norm, from_columns=norm_of_columns, at_equal=lambda n: math.sqrt(n - 1) / n, at_one_hot=0.0,
+        value=jacobian_norm, from_columns=norm_of_columns, beside_sink=norm_of_keys,
+        at_equal=lambda n: math.sqrt(n - 1) / n, at_one_hot=0.0,
         exact=Exact("√E ‖J‖_F²", "expected_jacobian_frobenius_squared", _root_words(_J), **_ROOT),
     ),
     Quantity(
         "jacobian_frobenius_squared", "‖J‖_F²", "1", "the square of jacobian_norm", "‖J‖² (Frobenius)",
         value=lambda w: jacobian_norm(w) ** 2, from_columns=lambda c: norm_of_columns(c) ** 2,
-        at_equal=lambda n: (n - 1) / n**2, at_one_hot=0.0,
+        beside_sink=lambda w: norm_of_keys(w) ** 2, at_equal=lambda n: (n - 1) / n**2, at_one_hot=0.0,
         exact=Exact("E ‖J‖_F²", "expected_jacobian_frobenius_squared", _mean_square_words(_J), is_monotone=False),
     ),
     Quantity(
         "dead_row", "1 where tr J < 1e-3, else 0", "1", "whether next to no gradient passes", "share of dead rows",
         value=lambda w: is_dead(jacobian_trace(w)), from_columns=lambda c: is_dead(trace_of_columns(c)),
+        beside_sink=lambda w: is_dead(trace_of_keys(w)),
         at_equal=lambda n: float(1.0 - 1.0 / n < DEAD_TRACE), at_one_hot=1.0, is_event=True,
     ),
     Quantity(

@@ -63,6 +63,8 @@ class Quantity:
         From that, rows along the last axis: scores (...), rows (..., n_keys) or norms (...) to values (...).
     from_columns : callable (Columns) -> values, optional
         The same from columns of scores, for speed and digits; without it `value` is used there too.
+    beside_sink : callable, optional
+        `value` for weights of the keys that sum to less than 1, the rest being a sink's; by default `value` itself.
     at_equal : callable (n_keys) -> float
         Its value for equal scores (of a gradient: the root mean square of its norm, or the mean square).
     at_one_hot : float
@@ -96,6 +98,7 @@ class Quantity:
     at_one_hot: float
     reads: Reads = "weights"
     from_columns: Callable[[Columns], Array] | None = None
+    beside_sink: Callable[[Array], Any] | None = None
     exact: Exact | None = None
     aliases: Mapping[str, str | None] = field(default_factory=dict)
     degree: int = 1

@@ -59,6 +59,35 @@ def entropy_fraction(weights: Array) -> Array:
     return np.asarray(entropy(weights) / math.log(weights.shape[-1]))
 
 
+# From weights w (..., n) of the keys beside a sink, which has the rest of 1.
+
+
+def entropy_with_rest(weights: Array) -> Array:
+    """Return the entropy of the weights and of what is missing to 1."""
+    keys = np.asarray(weights, dtype=np.float64)
+    rest = np.maximum(1.0 - keys.sum(axis=-1, keepdims=True), 0.0)
+    return np.asarray(entropy(np.concatenate([keys, rest], axis=-1)))
+
+
+def entropy_fraction_with_rest(weights: Array) -> Array:
+    """Return that entropy over log n, n the number of keys."""
+    return entropy_with_rest(weights) / math.log(weights.shape[-1])
+
+
+def trace_of_keys(weights: Array) -> Array:
+    """Return tr(diag(w) − w wᵀ) = Σ wᵢ(1 − wᵢ)."""
+    keys = np.asarray(weights, dtype=np.float64)
+    return np.asarray(np.sum(keys * (1.0 - keys), axis=-1))
+
+
+def norm_of_keys(weights: Array) -> Array:
+    """Return the Frobenius norm of diag(w) − w wᵀ, √(Σ wᵢ²(1 − wᵢ)² + (Σ wᵢ²)² − Σ wᵢ⁴)."""
+    keys = np.asarray(weights, dtype=np.float64)
+    squares = keys**2
+    across = np.sum(squares, axis=-1) ** 2 - np.sum(squares**2, axis=-1)
+    return np.asarray(np.sqrt(np.sum(squares * (1.0 - keys) ** 2, axis=-1) + np.maximum(across, 0.0)))
+
+
 def logsumexp(scores: Array) -> Array:
     top = scores.max(axis=-1).astype(np.float64)
     return np.asarray(top + np.log(np.exp(scores - top[..., None]).sum(axis=-1)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.vocabulary.laws import Law, law_pair
+from analysis.vocabulary.mechanism import PLAIN, RowMechanism
 from analysis.vocabulary.quantities import find_quantity
 from analysis.vocabulary.quantity import Quantity
 
@@ -30,6 +31,8 @@ class Setting:
         Componentwise correlations of q with each k and of the keys with one another, q and keys jointly linear.
     score, softcap, is_causal
         As in the attention core; under a causal mask a value is the mean over the rows of `n_keys` queries.
+    mechanism : RowMechanism
+        What lies between the scores and the weights; plain softmax by default.
     """
 
     quantity: str | Callable[..., Any]
@@ -42,6 +45,7 @@ class Setting:
     score: str | Callable[..., Any] = "dot"
     softcap: float | None = None
     is_causal: bool = False
+    mechanism: RowMechanism = PLAIN
 
     @property
     def record(self) -> Quantity | None:

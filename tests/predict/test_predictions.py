@@ -232,7 +232,8 @@ def test_an_expectation_of_zero_is_refused_before_any_pilot(quantity, setting, m
 @pytest.mark.parametrize(
     "refused",
     [
-        {"softcap": 5.0}, {"score": "cosine"}, {"score": np.matmul}, {"law": "uniform"}, {"law": ("uniform", "normal")},
+        {"softcap": 5.0, "law": "uniform"}, {"score": "cosine", "law": "uniform"},
+        {"score": np.matmul}, {"law": "uniform"}, {"law": ("uniform", "normal")},
         {"law": max}, {"law": (stats.norm(1), "normal")},
     ],
 )  # fmt: skip

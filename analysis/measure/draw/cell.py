@@ -56,6 +56,7 @@ class StudyCell(Setting):
             "is_causal": self.is_causal,
             "sampler": self.sampler,
             "precision": self.precision,
+            **self.mechanism.settings,
         }
 
     @cached_property

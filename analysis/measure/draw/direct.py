@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from analysis.measure.draw.cell import StudyCell
 from analysis.measure.draw.vectors import Vectors, called_law
+from analysis.vocabulary.mechanism import cosine_factor
 from attnsym.attention import attention_scores, attention_weights
 from attnsym.masks import causal_mask
+from attnsym.norms import qk_norm
 from attnsym.softmax import softmax_vjp
 
 Array = NDArray[Any]
@@ -33,21 +35,51 @@ class DirectSampler:
 def _quantity(cell: StudyCell, query: Array, key: Array, rng: Generator) -> Array:
     if callable(cell.quantity):
         return _called_quantity(cell, query, key)
-    record = cell.record
+    record, what = cell.record, cell.mechanism
     assert record is not None
     how: dict[str, Any] = {"scale": cell.scale, "score": cell.score, "softcap": cell.softcap}
+    if record.reads == "query_gradient":
+        rows = _norms(_query_gradient(cell, query, key, how, rng))
+        return np.asarray(record.value(rows).mean(axis=-1))
+    if what.qk_norm is not None:
+        query, key = (qk_norm(x, kind=what.qk_norm) for x in (query, key))
     if record.reads == "score":
         return np.asarray(record.value(attention_scores(query, key, **how)[:, 0, 0]))
     if record.reads == "scores":
-        scores = attention_scores(query, key, **how)
-        rows = np.where(causal_mask(*scores.shape[-2:]), scores, -np.inf) if cell.is_causal else scores
-    elif record.reads == "query_gradient":
-        rows = _norms(_query_gradient(cell, query, key, how, rng))
+        rows = _all_scores(cell, attention_scores(query, key, **how))
     else:
-        rows = attention_weights(query, key, is_causal=cell.is_causal, **how)
+        rows = attention_weights(query, key, is_causal=cell.is_causal, **how, **_beside(cell))
     if record.reads == "score_gradient":
-        rows = _norms(softmax_vjp(rows, rng.standard_normal(rows.shape, dtype=rows.dtype)))
-    return np.asarray(record.value(rows).mean(axis=-1))
+        upstream = rng.standard_normal(rows.shape, dtype=rows.dtype)
+        rows = _norms(softmax_vjp(rows, upstream) if what.sink is None else _beside_sink(rows, upstream))
+    value = record.value if what.sink is None else record.beside_sink or record.value
+    return np.asarray(value(rows).mean(axis=-1))
+
+
+def _beside(cell: StudyCell) -> dict[str, Any]:
+    """Return the keywords of the core that a cell's mechanism stands for; none for plain softmax."""
+    found = {name: value for name, value in cell.mechanism.settings.items() if name not in ("bias", "qk_norm")}
+    bias = cell.mechanism.bias_of(cell.n_keys)
+    return found if bias is None else {**found, "attn_mask": bias.astype(cell.dtype)}
+
+
+def _all_scores(cell: StudyCell, scores: Array) -> Array:
+    """Return all that enters softmax: scores with their biases, and the sink as one more."""
+    bias, sink = cell.mechanism.bias_of(cell.n_keys), cell.mechanism.sink
+    if bias is not None:
+        scores = scores + bias.astype(scores.dtype)
+    if cell.is_causal:
+        scores = np.where(causal_mask(*scores.shape[-2:]), scores, -np.inf)
+    if sink is None:
+        return scores
+    return np.concatenate([scores, np.full((*scores.shape[:-1], 1), sink, scores.dtype)], axis=-1)
+
+
+def _beside_sink(weights: Array, upstream: Array) -> Array:
+    """Return J g over the keys; what a sink has of the row is one more weight, on which g is 0."""
+    rest = np.maximum(1.0 - weights.sum(axis=-1, keepdims=True), 0.0).astype(weights.dtype)
+    whole, further = np.concatenate([weights, rest], axis=-1), np.concatenate([upstream, 0 * rest], axis=-1)
+    return softmax_vjp(whole, further)[..., :-1]
 
 
 def _norms(vectors: Array) -> Array:
@@ -58,9 +90,12 @@ def _norms(vectors: Array) -> Array:
 def _query_gradient(cell: StudyCell, query: Array, key: Array, how: dict[str, Any], rng: Generator) -> Array:
     from attnsym.backward import scaled_dot_product_attention_vjp
 
+    if cell.mechanism.qk_norm is not None:  # the product of normed vectors is a cosine, whose derivative is theirs
+        how = how | {"score": "cosine", "scale": cell.scale * cosine_factor(cell.mechanism.qk_norm, cell.d_k)}
     # The output for values g is g·p, hence its gradient with respect to q is that of the contrast g of the weights.
     contrast = rng.standard_normal((*key.shape[:-1], 1), dtype=key.dtype)
     upstream = np.ones((*query.shape[:-1], 1), dtype=query.dtype)
+    how = how | _beside(cell)
     return scaled_dot_product_attention_vjp(query, key, contrast, upstream, is_causal=cell.is_causal, **how)[0]
 
 
