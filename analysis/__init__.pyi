@@ -14,7 +14,7 @@ from .audit.live.watching import watch as watch
 from .audit.over_time.change import Comparison as Comparison
 from .audit.over_time.change import HeadChange as HeadChange
 from .audit.over_time.change import compare_audits as compare_audits
-from .audit.over_time.trend import HeadTrend as HeadTrend
+from .audit.over_time.head_trend import HeadTrend as HeadTrend
 from .audit.over_time.trend import Trends as Trends
 from .audit.over_time.trend import audit_trends as audit_trends
 from .audit.tensors.audit import audit_tensors as audit_tensors

@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from analysis import audit_tensors, audit_trends, audit_weights, compare_audits
+from analysis.audit.over_time.fit import crossing, line, onset
 from analysis.audit.over_time.run_files import run_of, steps_of
 from analysis.cli import main
 
@@ -89,7 +92,15 @@ def test_a_run_names_the_head_its_rate_its_factor_and_the_step(what):
         assert head.rate_standard_error < 1e-12
     first = next(step for step, value in zip(trends.steps, head.variance, strict=True) if value > 4)
     assert head.crossed["variance"] == first
-    assert f"variance beyond 4 since step {first}" in trends.summary()[1]
+    assert f"variance above 4 since step {first:,}" in trends.summary()[0]
+    assert trends.summary()[0].startswith(
+        f"b, head 1, since step {head.onset:,}, because of {WORDS[what].split(' (')[0]} ×"
+    )
+    clipped = head.variance[-1] * head.clip_factor**2, head.largest[-1] * head.clip_factor
+    assert clipped[0] <= 4 * (1 + 1e-9)
+    assert clipped[1] <= 100 * (1 + 1e-9)
+    assert clipped[0] == pytest.approx(4) or clipped[1] == pytest.approx(100)
+    assert head.query_factor * head.key_factor == pytest.approx(head.clip_factor)
     assert all(other.crossed["variance"] is None for other in trends.heads if other is not head)
 
 
@@ -103,6 +114,49 @@ def test_the_standard_error_of_a_rate_is_that_of_a_fitted_line():
     (slope, _), covariance = np.polyfit(steps, np.log(head.variance), 1, cov=True)
     assert head.rate == pytest.approx(slope)
     assert head.rate_standard_error == pytest.approx(np.sqrt(covariance[0, 0]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(knot=st.integers(0, 5), slope=st.floats(0.05, 2), sigma=st.floats(1e-6, 0.02), seed=st.integers(0, 2**32 - 1))
+def test_onset_and_crossing_of_a_bent_line(knot, slope, sigma, seed):
+    """The crossing is told within its error: five of its standard errors, Student's t with 4 degrees or more."""
+    steps = list(range(0, 1100, 100))
+    noise = np.random.default_rng(seed).normal(0, sigma * slope, len(steps))
+    values = [slope * max(0, i - knot) + e for i, e in enumerate(noise)]
+    assert onset(steps, values) in (100 * knot, 100 * (knot - 1), 100 * (knot + 1))
+    fitted = line(steps[knot:], values[knot:])
+    step, error = crossing(fitted, 14 * slope, steps)
+    assert abs(step - 100 * (knot + 14)) < 15 * error  # t with 4 degrees: exceeded once in 8,000
+    assert crossing(fitted, 0.0, steps) is None  # it lies behind
+    assert crossing(line(steps[:3], [0.0, 0.01, 0.0]), 1.0, steps) is None
+
+
+def test_a_run_that_only_scatters_grows_nowhere_and_promises_nothing():
+    rng = np.random.default_rng(9)
+    q, k = gaussian(6, 1, 32, 20, 8), gaussian(7, 1, 32, 20, 8)
+    audits = {
+        100 * i: audit_tensors(q * np.exp(rng.normal(0, 0.05, (1, 32, 1, 1))), k) for i in range(6)
+    }  # fmt: skip
+    trends = audit_trends(audits, targets={"variance": 100})
+    assert trends.fastest == ()
+    assert trends.summary()[0] == "0 of 32 heads grow over steps 0 to 500."
+
+
+def test_grouped_heads_are_clipped_on_their_queries_alone():
+    w_query, w_key = gaussian(1, 64, 32) / 8, gaussian(2, 64, 16) / 8
+    grown = w_key.copy()
+    grown[:, 8:] *= 3.0
+    audits = {s: audit_weights(w_query, w, num_heads=4, num_key_value_heads=2) for s, w in ((0, w_key), (9, grown))}
+    trends = audit_trends(audits)
+    assert [h.head for h in trends.fastest] in ([2, 3], [3, 2])
+    assert "layer0, heads 2 and 3, since step 0, because of norms of the keys × 9:" in trends.summary()[0]
+    assert "W_k stays" in trends.summary()[0]
+    clipped = w_query.copy()
+    for head in trends.fastest:
+        assert head.key_factor == 1.0
+        clipped[:, 8 * head.head : 8 * head.head + 8] *= head.query_factor
+    after = audit_weights(clipped, grown, num_heads=4, num_key_value_heads=2)
+    assert [h.score_variance for h in after.heads[2:]] == pytest.approx([4, 4])
 
 
 def test_targets_are_the_callers_and_bad_ones_are_refused():
@@ -156,8 +210,12 @@ def test_the_command_follows_a_run(tmp_path, capsys, form):
     assert result["heads"][4]["crossed"]["variance"] == 1000
     assert main(["audit", *arguments]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 of 6 heads grow over steps 900 to 11000" in printed
-    assert "norms of the keys × 81; variance beyond 4 since step 1000" in printed
+    assert "1 of 6 heads grow over steps 900 to 11,000." in printed
+    assert printed.startswith("b, head 1, since step 900, because of norms of the keys × 81: variance 1.08 to 87.4, ")
+    assert (
+        "variance above 4 since step 1,000; clip W_q and W_k of the head by 0.46 each (kᵀq by 0.21) for variance 4."
+        in printed
+    )
     assert main(["audit", *arguments, "--target", "largest_score=3"]) == 2
     assert "--target does not apply to an audit of the steps of a run" in capsys.readouterr().err
 

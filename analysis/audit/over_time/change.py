@@ -11,7 +11,7 @@ from analysis.audit.over_time.states import FACTORS, Audit, HeadState, heads_of,
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
-CHANNEL = 0.4
+CONCENTRATED = 0.4
 NOTABLE = 1.1
 MOST_NAMED = 12
 
@@ -103,7 +103,8 @@ def compare_audits(before: Audit | Mapping[str, Any], after: Audit | Mapping[str
     -----
     The variance is a product of factors (see `HeadAudit`), so that its logarithm changes by the sum of their changes;
     the largest of those is named. Norms of queries and keys count apart. Where one component carries more than two
-    fifths of the variance afterwards, it is named beside the factor.
+    fifths of the variance afterwards, and of what was added if it grew, it is named beside the factor; of weights, else
+    one direction of the tokens likewise.
     """
     if kind_of(before) != kind_of(after):
         raise ValueError(f"an audit of {kind_of(before)} and one of {kind_of(after)} have no numbers in common")
@@ -121,8 +122,8 @@ def change(layer: str, head: int, before: HeadState, after: HeadState) -> HeadCh
     known = {name: ratio for name, ratio in ratios.items() if math.isfinite(ratio) and ratio > 0}
     largest = max(known, key=lambda name: abs(math.log(known[name])), default=None)
     words = "" if largest is None else FACTORS[largest]
-    if words and after.channel_share > CHANNEL:
-        words += f" (channel {after.channel} carries {after.channel_share:.0%})"
+    if words:
+        words += _where(before, after)
     return HeadChange(
         layer=layer,
         head=head,
@@ -136,6 +137,22 @@ def change(layer: str, head: int, before: HeadState, after: HeadState) -> HeadCh
         factor=words,
         factor_ratio=math.nan if largest is None else known[largest],
     )
+
+
+def _where(before: HeadState, after: HeadState) -> str:
+    """Return the one channel, or of weights the one direction, that holds the variance and what was added to it."""
+    added = after.variance - before.variance
+
+    def holds(first: float, last: float) -> bool:
+        return last > CONCENTRATED and not (
+            added > 0 and last * after.variance - first * before.variance < CONCENTRATED * added
+        )
+
+    if holds(before.channel_share, after.channel_share):
+        return f" (channel {after.channel} carries {after.channel_share:.0%})"
+    if holds(before.direction_share, after.direction_share):
+        return f" (one direction of the tokens carries {after.direction_share:.0%})"
+    return ""
 
 
 def sentence(head: HeadChange) -> str:

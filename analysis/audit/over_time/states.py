@@ -41,6 +41,8 @@ class HeadState:
         the bound on it).
     factors : each factor of the variance by name; norms of queries and keys apart, squared and over d_k.
     channel, channel_share : the component without which least is left, and the part that goes with it.
+    direction_share : of weights, the part of the largest singular value of W_q W_kᵀ.
+    key_head : whose keys the head reads.
     """
 
     variance: float
@@ -49,6 +51,8 @@ class HeadState:
     factors: Mapping[str, float]
     channel: int
     channel_share: float
+    direction_share: float
+    key_head: int
 
 
 Heads = dict[tuple[str, int], HeadState]
@@ -98,6 +102,8 @@ def _state(record: Mapping[str, Any]) -> HeadState:
         factors=factors,
         channel=int(record["largest_channel"]),
         channel_share=_number(record["largest_channel_share"]),
+        direction_share=_number(record.get("top_direction_share")),
+        key_head=int(record.get("key_head", record["head"])),
     )
 
 

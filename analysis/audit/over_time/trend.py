@@ -1,4 +1,4 @@
-"""A run: how each head's scores grow over its checkpoints, since when, and by which factor."""
+"""A run: how each head's scores grow over its checkpoints, since when, why, and what clip brings it back."""
 
 from __future__ import annotations
 
@@ -7,46 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from scipy.special import stdtrit
 
-from analysis.audit.over_time.change import change
+from analysis.audit.over_time.change import NOTABLE, change
+from analysis.audit.over_time.fit import crossing, line, onset
+from analysis.audit.over_time.head_trend import HeadTrend
 from analysis.audit.over_time.states import Audit, HeadState, heads_of, kind_of
+from analysis.audit.over_time.words import headline, sentence
 from analysis.vocabulary.strict_json import finite_or_none
-from analysis.vocabulary.text import printable
 
 MOST_NAMED = 12
-GROWS = 3.0
+FALSE_ALARM = 0.01
 DOUBLED = 2.0
 TARGETS = {"variance": 4.0, "entropy": 0.1, "largest": 100.0}
-
-
-@dataclass(frozen=True)
-class HeadTrend:
-    """
-    One head over the steps of a run.
-
-    Attributes
-    ----------
-    layer, head : the head.
-    variance, entropy, largest : tuple of float
-        At every step: of the scores within a row, over its maximum, the largest |score| (of weights, its bound).
-    rate, rate_standard_error : growth of log variance per step, by least squares, and its standard error from the
-        scatter about the line (NaN for fewer than three steps).
-    crossed : dict of str to int or None
-        The first step at which the variance or the largest score is above its target, or the entropy below.
-    factor, factor_ratio : the factor of the variance that changed most from the first step to the last.
-    """
-
-    layer: str
-    head: int
-    variance: tuple[float, ...]
-    entropy: tuple[float, ...]
-    largest: tuple[float, ...]
-    rate: float
-    rate_standard_error: float
-    crossed: Mapping[str, int | None]
-    factor: str
-    factor_ratio: float
 
 
 @dataclass(frozen=True)
@@ -56,17 +29,23 @@ class Trends:
     steps: tuple[int, ...]
     targets: Mapping[str, float]
     heads: tuple[HeadTrend, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def fastest(self) -> tuple[HeadTrend, ...]:
-        """Heads whose variance grows by more than three standard errors or has doubled, the fastest first."""
-        growing = [
-            head
-            for head in self.heads
-            if head.rate > 0
-            and (head.rate > GROWS * head.rate_standard_error or head.variance[-1] > DOUBLED * head.variance[0])
-        ]
+        """
+        Heads that grow, the fastest first.
+
+        The variance has grown by more than a tenth, and has doubled or grows at a rate that noise about a line would
+        show in any head of a run that does not grow once in a hundred runs (Student's t, all heads together).
+        """
+        growing = [head for head in self.heads if self._grows(head)]
         return tuple(sorted(growing, key=lambda head: -head.rate))
+
+    @property
+    def urgent(self) -> tuple[HeadTrend, ...]:
+        """Growing heads beyond a target first, by what a clip must take away, then the others, the fastest first."""
+        return tuple(sorted(self.fastest, key=lambda head: math.inf if head.clip_factor is None else head.clip_factor))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
@@ -74,35 +53,38 @@ class Trends:
         return {
             "steps": list(self.steps),
             "targets": finite_or_none(dict(self.targets)),
+            "notes": list(self.notes),
             "summary": list(self.summary()),
             "heads": rows,
         }
 
     def summary(self) -> tuple[str, ...]:
-        """Return sentences: which heads grow, how fast, by which factor, and since when they are beyond a target."""
-        growing = self.fastest
-        sentences = [f"{len(growing)} of {len(self.heads)} heads grow over steps {self.steps[0]} to {self.steps[-1]}."]
-        sentences += [self._sentence(head) for head in growing[:MOST_NAMED]]
-        if len(growing) > MOST_NAMED:
-            sentences.append(f"{len(growing) - MOST_NAMED} more grow.")
-        return tuple(sentences)
+        """Return the headline, then sentences: which heads grow, how fast, and when they cross a target."""
+        urgent = self.urgent
+        count = f"{len(urgent)} of {len(self.heads)} heads grow over steps {self.steps[0]:,} to {self.steps[-1]:,}."
+        sentences = [headline(urgent[0], self.targets, urgent), count] if urgent else [count]
+        sentences += [sentence(head, self.targets) for head in urgent[:MOST_NAMED]]
+        if len(urgent) > MOST_NAMED:
+            sentences.append(f"{len(urgent) - MOST_NAMED} more grow.")
+        still = [h for h in self.heads if h.clip_factor is not None and h not in urgent]
+        if still:
+            named = ", ".join(f"{h.layer} {h.head}" for h in still[:MOST_NAMED])
+            more = f" and {len(still) - MOST_NAMED} more" if len(still) > MOST_NAMED else ""
+            sentences.append(f"{len(still)} beyond a target without growing: {named}{more}.")
+        return (*sentences, *self.notes)
 
     def __repr__(self) -> str:
         """Return the summary."""
         return "\n".join([f"Trends over {len(self.steps)} steps", *self.summary()])
 
-    def _sentence(self, head: HeadTrend) -> str:
-        beyond = [
-            f"{name} beyond {self.targets[name]:g} since step {step}"
-            for name, step in head.crossed.items()
-            if step is not None
-        ]
-        error = "" if math.isnan(head.rate_standard_error) else f" ± {1000 * head.rate_standard_error:.2g}"
-        return (
-            f"{printable(head.layer)}, head {head.head}: variance {head.variance[0]:.3g} to {head.variance[-1]:.3g}, "
-            f"log variance {1000 * head.rate:+.3g}{error} per 1,000 steps; {head.factor} × {head.factor_ratio:.3g}"
-            + (f"; {', '.join(beyond)}." if beyond else ".")
-        )
+    def _grows(self, head: HeadTrend) -> bool:
+        ratio = head.variance[-1] / head.variance[0] if head.variance[0] > 0 else math.inf
+        if not (head.rate > 0 and ratio > NOTABLE):
+            return False
+        if ratio > DOUBLED or head.degrees_of_freedom < 1:
+            return ratio > DOUBLED
+        quantile = -float(stdtrit(head.degrees_of_freedom, FALSE_ALARM / len(self.heads)))
+        return head.rate > quantile * head.rate_standard_error
 
 
 def audit_trends(
@@ -142,44 +124,82 @@ def audit_trends(
     places = [place for place in states[0] if all(place in state for state in states)]
     if not places:
         raise ValueError("no head is in the audit of every step: their layers have other names")
-    trends = (_trend(place, steps, [state[place] for state in states], chosen) for place in places)
-    return Trends(tuple(steps), chosen, tuple(trends))
+    last = states[-1]
+    readers = [(layer, last[layer, head].key_head) for layer, head in last]
+    trends = (
+        _trend(
+            place, steps, [state[place] for state in states], chosen, readers.count((place[0], last[place].key_head))
+        )
+        for place in places
+    )
+    missing = len({place for state in states for place in state}) - len(places)
+    notes = (f"{missing} heads that some steps lack are left out.",) if missing else ()
+    return Trends(tuple(steps), chosen, tuple(trends), notes)
 
 
 def _trend(
-    place: tuple[str, int], steps: Sequence[int], states: Sequence[HeadState], targets: Mapping[str, float]
+    place: tuple[str, int],
+    steps: Sequence[int],
+    states: Sequence[HeadState],
+    targets: Mapping[str, float],
+    readers: int,
 ) -> HeadTrend:
     columns = {name: tuple(getattr(state, name) for state in states) for name in TARGETS}
-    rate, error = _slope(steps, columns["variance"])
-    last = change(*place, states[0], states[-1])
+    drawn = {name: column if name == "entropy" else _logarithms(column) for name, column in columns.items()}
+    lines = {name: line(steps, values) for name, values in drawn.items()}
+    since = onset(steps, drawn["variance"])
+    start = steps.index(since)
+    crossed = {
+        name: next((step for step, value in zip(steps, column, strict=True) if _beyond(name, value, targets)), None)
+        for name, column in columns.items()
+    }
+    found = change(*place, states[start], states[-1])
+    clip = _clip(states[-1], targets)
+    root = None if clip is None else math.sqrt(clip)
     return HeadTrend(
         layer=place[0],
         head=place[1],
-        **columns,
-        rate=rate,
-        rate_standard_error=error,
-        crossed={
-            name: next((step for step, value in zip(steps, column, strict=True) if _beyond(name, value, targets)), None)
-            for name, column in columns.items()
+        key_head=states[-1].key_head,
+        variance=columns["variance"],
+        entropy=columns["entropy"],
+        largest=columns["largest"],
+        rate=lines["variance"].slope,
+        rate_standard_error=lines["variance"].slope_standard_error,
+        entropy_rate=lines["entropy"].slope,
+        entropy_rate_standard_error=lines["entropy"].slope_standard_error,
+        largest_rate=lines["largest"].slope,
+        largest_rate_standard_error=lines["largest"].slope_standard_error,
+        degrees_of_freedom=lines["variance"].degrees,
+        onset=since,
+        crossed=crossed,
+        crossing={
+            name: None
+            if crossed[name] is not None
+            else crossing(line(steps[start:], drawn[name][start:]), _drawn(name, targets[name]), steps)
+            for name in TARGETS
         },
-        factor=last.factor,
-        factor_ratio=last.factor_ratio,
+        factor=found.factor,
+        factor_ratio=found.factor_ratio,
+        clip_factor=clip,
+        query_factor=clip if readers > 1 else root,
+        key_factor=None if clip is None else 1.0 if readers > 1 else root,
     )
+
+
+def _clip(state: HeadState, targets: Mapping[str, float]) -> float | None:
+    """Return the largest factor on kᵀq with which variance and largest score are within their targets, None at 1."""
+    factors = [math.sqrt(targets["variance"] / state.variance)] if state.variance > targets["variance"] else []
+    factors += [targets["largest"] / state.largest] if state.largest > targets["largest"] else []
+    return min(factors, default=None)
 
 
 def _beyond(name: str, value: float, targets: Mapping[str, float]) -> bool:
     return value < targets[name] if name == "entropy" else value > targets[name]
 
 
-def _slope(steps: Sequence[int], variances: Sequence[float]) -> tuple[float, float]:
-    """Return slope and standard error of log variance over the steps at which it is known."""
-    pairs = [(s, math.log(v)) for s, v in zip(steps, variances, strict=True) if math.isfinite(v) and v > 0]
-    if len(pairs) < 2:
-        return math.nan, math.nan
-    x, y = np.array(pairs, np.float64).T
-    x = x - x.mean()
-    slope = float(x @ y / (x @ x))
-    if len(pairs) < 3:
-        return slope, math.nan
-    rest = y - y.mean() - slope * x
-    return slope, float(np.sqrt(rest @ rest / (len(pairs) - 2) / (x @ x)))
+def _drawn(name: str, target: float) -> float:
+    return target if name == "entropy" or not target > 0 else math.log(target)
+
+
+def _logarithms(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(math.log(value) if math.isfinite(value) and value > 0 else math.nan for value in values)
