@@ -10,6 +10,7 @@ from .audit.live.alerts import AttentionAlert as AttentionAlert
 from .audit.live.alerts import AttentionWarning as AttentionWarning
 from .audit.live.history import WatchRow as WatchRow
 from .audit.live.history import read_history as read_history
+from .audit.live.maxima import HeadMaximum as HeadMaximum
 from .audit.live.watching import watch as watch
 from .audit.over_time.change import Comparison as Comparison
 from .audit.over_time.change import HeadChange as HeadChange

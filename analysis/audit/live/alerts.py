@@ -18,8 +18,11 @@ QUANTITIES = {
     "within_row_variance": ("within_row_variance", False),
     "dead_row_fraction": ("dead_row_fraction", False),
     "entropy_fraction": ("entropy_ratio", True),
+    "first_key_share": ("first_key_share", False),
+    "sink_share": ("sink_share", False),
 }
 CHANNEL = 0.4
+MAJORITY = 0.5
 
 
 class AttentionWarning(UserWarning):
@@ -90,20 +93,37 @@ def cause(row: WatchRow) -> str:
     """
     Return the largest factor of the largest score, against q and k of length √d_k at a random angle and 1/√d_k.
 
-    |s| = scale·√d_k × ‖q‖/√d_k × ‖k‖/√d_k × √d_k·|cos|, with rms norms for those of the pair itself.
+    |s| = scale·√d_k × ‖q‖/√d_k × ‖k‖/√d_k × √d_k·|cos|, each norm taken apart into the rms over tokens and what this
+    token has beyond it. Where one column takes more than half of the weight, that is told too.
     """
+    held = "".join(
+        f"; {name} takes {share:.0%} of the weight"
+        for name, share in (("the first key", row.first_key_share), ("the sink", row.sink_share))
+        if share > MAJORITY
+    )
     if not row.d_k or math.isnan(row.query_norm):
-        return "its queries and keys were not seen"
-    root = math.sqrt(row.d_k)
-    factors = {
-        "the scale": abs(row.scale) * root,
-        "norms of the queries": row.query_norm / root,
-        "norms of the keys": row.key_norm / root,
-        "alignment of q and k": abs(row.cosine_at_largest) * root,
-    }
-    known = {name: factor for name, factor in factors.items() if math.isfinite(factor)}
-    name = max(known, key=lambda word: known[word])
+        return "its queries and keys were not seen" + held
+    factors = {name: factor for name, factor in _factors(row).items() if math.isfinite(factor)}
+    if not factors:
+        return "no factor of its scores is finite" + held
+    name = max(factors, key=lambda word: factors[word])
     channel = ""
     if row.largest_channel_share > CHANNEL:
         channel = f" (channel {row.largest_channel} carries {row.largest_channel_share:.0%} of the largest score)"
-    return f"{name} × {known[name]:.3g}{channel}"
+    return f"{name} × {factors[name]:.3g}{channel}{held}"
+
+
+def _factors(row: WatchRow) -> dict[str, float]:
+    root = math.sqrt(row.d_k)
+    return {
+        "the scale": abs(row.scale) * root,
+        "norms of the queries": row.query_norm / root,
+        "norms of the keys": row.key_norm / root,
+        f"the norm of one query ({row.query_at_largest})": _ratio(row.query_norm_at_largest, row.query_norm),
+        f"the norm of one key ({row.key_at_largest})": _ratio(row.key_norm_at_largest, row.key_norm),
+        "alignment of q and k": abs(row.cosine_at_largest) * root,
+    }
+
+
+def _ratio(value: float, by: float) -> float:
+    return value / by if by > 0 else math.nan

@@ -43,6 +43,10 @@ class WatchRow:
     source : "fused" (a call of scaled_dot_product_attention) or "eager" (the argument of a softmax; its scale is not
         known, and d_k, norms and the bound only where its product was seen: 0 and NaN otherwise).
     rank : of the process, 0 unless torch.distributed runs.
+    predicted_entropy_ratio : E[entropy]/log m of Gaussian scores with the mean variance within rows (the unbiased one),
+        averaged over the rows' own m, to 0.001. Far below it, a few keys stand out of the crowd.
+    query_at_largest, key_at_largest : places of the pair of the largest score in their sequences; −1 where not seen.
+    query_norm_at_largest, key_norm_at_largest : ‖q‖ and ‖k‖ of that pair.
     """
 
     step: int
@@ -75,6 +79,11 @@ class WatchRow:
     score_bound: float = math.nan
     source: str = "fused"
     rank: int = 0
+    predicted_entropy_ratio: float = math.nan
+    query_at_largest: int = -1
+    key_at_largest: int = -1
+    query_norm_at_largest: float = math.nan
+    key_norm_at_largest: float = math.nan
 
 
 _FIELDS = {field.name: field.type for field in dataclasses.fields(WatchRow)}

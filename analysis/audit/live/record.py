@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from analysis.audit.live.expected import key_nodes, predicted_ratio
 from analysis.audit.live.history import WatchRow, rank_and_size
 from analysis.audit.live.statistics import rounding_step
 
@@ -31,6 +32,9 @@ class Record:
         """Return one row per head."""
         heads = len(self.statistics["rows"])
         columns = {name: values.tolist() for name, values in self.statistics.items()}
+        nodes = key_nodes(self.n_keys)
+        expected = zip(columns.pop("key_counts"), columns.pop("unbiased_variance"), strict=True)
+        columns["predicted_entropy_ratio"] = [predicted_ratio(counts, nodes, variance) for counts, variance in expected]
         for name in ("query", "key"):
             known = self.gradients.get(name)
             columns[f"{name}_gradient_norm"] = [float("nan")] * heads if known is None else known.tolist()

@@ -7,11 +7,15 @@ from typing import Any
 
 import torch
 
+from analysis.audit.live.expected import key_nodes
 from analysis.vocabulary.row_formulas import DEAD_TRACE, HIDDEN_BIAS
 
 TILE_SCORES = 2**22
 HIDDEN_SCORE = -5e3  # a score with the usual fills added: −10⁴, the type's least number, −∞
-_MEANS = ("within_row_variance", "entropy_ratio", "dead_row_fraction", "first_key_share", "sink_share", "logsumexp")
+_MEANS = (
+    "within_row_variance", "unbiased_variance", "entropy_ratio", "dead_row_fraction", "first_key_share", "sink_share",
+    "logsumexp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Pair:
 
 def head_statistics(call: Call) -> dict[str, Any]:
     """
-    Return per-head tensors of shape (heads,), named as in `WatchRow`.
+    Return per-head tensors of shape (heads,), named as in `WatchRow`, and what its prediction needs.
+
+    That is ``unbiased_variance``, and ``key_counts`` (heads, nodes): rows at each number of keys of `key_nodes`.
 
     Padded queries are inferred: where a mask hides a key from every query of an item and queries and keys have the same
     length, the query at that place is padding too.
@@ -45,7 +51,7 @@ def head_statistics(call: Call) -> dict[str, Any]:
     batch, heads, n_queries, _ = query.shape
     n_keys = key.shape[2]
     padded = _padded_queries(call, n_queries, n_keys)
-    sums = _Sums(heads, wide, query.device)
+    sums = _Sums(heads, n_keys, wide, query.device)
     step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
@@ -67,7 +73,7 @@ def matrix_statistics(scores: Any, n_keys: int, pair: Pair | None) -> dict[str, 
     padded = None
     if n_queries == n_keys:
         padded = ~(scores[..., :n_keys] > HIDDEN_SCORE).any(dim=-2).any(dim=1)
-    sums = _Sums(heads, wide, scores.device)
+    sums = _Sums(heads, n_keys, wide, scores.device)
     step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
@@ -90,7 +96,9 @@ def _vectors(query: Any, key: Any, scale: float, sums: _Sums, padded: Any) -> di
     if not query.numel() or not key.numel():
         return _no_vectors(query.shape[1], query.device)
     largest = _at_largest(query, key, sums.place)
-    largest["cosine_at_largest"] = largest["cosine_at_largest"].masked_fill(sums.rows == 0, torch.nan)
+    for name, values in largest.items():
+        unknown = torch.nan if values.is_floating_point() else -1
+        largest[name] = values.masked_fill(sums.rows == 0, unknown)
     longest = [x.square().sum(-1).amax((0, 2)).sqrt() for x in (query, key)]
     return largest | {
         "query_norm": _rms_norm(query, padded),
@@ -100,17 +108,23 @@ def _vectors(query: Any, key: Any, scale: float, sums: _Sums, padded: Any) -> di
 
 
 def _no_vectors(heads: int, device: Any) -> dict[str, Any]:
-    names = ("query_norm", "key_norm", "score_bound", "cosine_at_largest", "largest_channel_share")
-    unknown = {name: torch.full((heads,), torch.nan, device=device) for name in names}
-    return unknown | {"largest_channel": torch.full((heads,), -1, device=device)}
+    numbers = (
+        "query_norm", "key_norm", "score_bound", "cosine_at_largest", "largest_channel_share", "query_norm_at_largest",
+        "key_norm_at_largest",
+    )  # fmt: skip
+    places = ("largest_channel", "query_at_largest", "key_at_largest")
+    unknown = {name: torch.full((heads,), torch.nan, device=device) for name in numbers}
+    return unknown | {name: torch.full((heads,), -1, device=device) for name in places}
 
 
 class _Sums:
     """Sums over rows, tile by tile, and the place of the largest score."""
 
-    def __init__(self, heads: int, wide: Any, device: Any) -> None:
+    def __init__(self, heads: int, n_keys: int, wide: Any, device: Any) -> None:
         self.rows: Any = torch.zeros(heads, dtype=torch.long, device=device)
         self.totals = {name: torch.zeros(heads, dtype=wide, device=device) for name in _MEANS}
+        self.nodes = torch.tensor(key_nodes(n_keys), dtype=wide, device=device)
+        self.key_counts = torch.zeros((heads, len(self.nodes)), dtype=wide, device=device)
         self.best = torch.full((heads,), -1.0, dtype=wide, device=device)
         self.highest = torch.full((heads,), -torch.inf, dtype=wide, device=device)
         self.place = torch.zeros((heads, 3), dtype=torch.long, device=device)
@@ -120,6 +134,7 @@ class _Sums:
         if not scores.numel():
             return
         tile = _tile(scores, visible, padded, sink)
+        self.key_counts += _at_nodes(self.nodes, tile["count"], tile["used"])
         self.rows = self.rows + tile["rows"]
         for name, total in self.totals.items():
             self.totals[name] = total + tile[name]
@@ -132,6 +147,7 @@ class _Sums:
         means = {name: (total / count).masked_fill(nothing, torch.nan) for name, total in self.totals.items()}
         return means | {
             "rows": self.rows,
+            "key_counts": self.key_counts,
             "rows_left_out": rows - self.rows,
             "largest_score": self.best.masked_fill(self.best < 0, torch.nan),
             "largest_signed_score": self.highest.masked_fill(nothing, torch.nan),
@@ -204,7 +220,10 @@ def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> dict[str, Any]:
     hidden = ~used[..., None] if visible is None else ~(used[..., None] & visible)
     return {
         "rows": used.sum((0, 2)),
+        "count": count,
+        "used": used,
         "within_row_variance": add(variance),
+        "unbiased_variance": add(variance * count / (count - 1).clamp(min=1)),
         "entropy_ratio": add(entropy / count.clamp(min=2).log()),
         "dead_row_fraction": add((trace < DEAD_TRACE).to(scores.dtype)),
         "first_key_share": add(weights[..., 0] / total),
@@ -213,6 +232,16 @@ def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> dict[str, Any]:
         "highest": shown.masked_fill(hidden, -torch.inf).amax((0, 2, 3)),
         "absolute": shown.abs().masked_fill(~used[..., None], -1.0),
     }
+
+
+def _at_nodes(nodes: Any, count: Any, used: Any) -> Any:
+    """Return (heads, nodes): how many rows see so many keys; between nodes a row is shared out, linear in log m."""
+    right = torch.bucketize(count, nodes).clamp(1, len(nodes) - 1)
+    logs = nodes.log()
+    part = (count.clamp(min=2).log() - logs[right - 1]) / (logs[right] - logs[right - 1])
+    place = (right - 1 + part).masked_fill(~used, torch.inf)
+    steps = torch.arange(len(nodes), dtype=nodes.dtype, device=nodes.device)
+    return (1 - (place[..., None] - steps).abs()).clamp(min=0).sum((0, 2))
 
 
 def _rms_norm(x: Any, padded: Any) -> Any:
@@ -239,6 +268,10 @@ def _at_largest(query: Any, key: Any, place: Any) -> dict[str, Any]:
     products = (q * k).abs()
     share, channel = (products / products.sum(-1, keepdim=True)).max(dim=-1)
     return {
+        "query_at_largest": place[:, 1],
+        "key_at_largest": place[:, 2],
+        "query_norm_at_largest": q.square().sum(-1).sqrt(),
+        "key_norm_at_largest": k.square().sum(-1).sqrt(),
         "cosine_at_largest": torch.nn.functional.cosine_similarity(q, k, dim=-1),
         "largest_channel": channel,
         "largest_channel_share": share,

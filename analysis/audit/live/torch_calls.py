@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from analysis.audit.live.history import WatchRow
+from analysis.audit.live.maxima import Maxima
 from analysis.audit.live.record import Record, Unreadable, check_readable, four_axes, mask_axes, product_type
 from analysis.audit.live.shadow import FUSED, attention_arguments, layer_arguments, run_again
 from analysis.audit.live.softmaxes import Product, Softmaxes
@@ -47,6 +48,7 @@ class Capture:
         self.notes: dict[str, str] = {}
         self.finished: list[Record] = []
         self.softmaxes = Softmaxes(self._eager)
+        self.maxima = Maxima()
         self.on_finish: Callable[[], None] | None = None
         self.on_pass: Callable[[list[WatchRow]], None] | None = None
         self._pass: contextlib.ExitStack | None = None
@@ -85,6 +87,14 @@ class Capture:
                 self._end(self.model, args)
 
         return inside
+
+    def begin_pass(self) -> None:
+        """Open a pass that goes around the model's own call; calls of the model inside belong to it."""
+        self._begin(self.model, ())
+
+    def end_pass(self) -> None:
+        """Close what `begin_pass` opened."""
+        self._end(self.model, (), {}, None)
 
     def _begin(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or id(module) not in self.entrances:
@@ -266,6 +276,7 @@ class Capture:
         d_k = vectors["query"].shape[-1] if vectors else 0
         n_queries = shaped.shape[-2]
         record = Record(self.step, where, self.calls[where], source, d_k, n_queries, n_keys, scale, dtype, statistics)
+        self.maxima.add((where, record.call), statistics)
         self.calls[where] += 1
         self.records.append(record)
         if torch.is_grad_enabled():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.audit.live.alerts import Alarm
 from analysis.audit.live.history import HistoryFile, WatchRow
+from analysis.audit.live.maxima import HeadMaximum
 
 if TYPE_CHECKING:
     from analysis.audit.live.torch_calls import Capture
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 _NEVER_RAN = (
     "The model was not called inside the block: only what goes through model(...) is watched; a trainer's step, a "
-    "method of a part, a copy of the model, an export, or code compiled inside the block goes around it."
+    "method of a part, a copy of the model, an export, or code compiled inside the block goes around it. Steps and "
+    "methods are watched inside `with watcher.one_pass():`."
 )
 _NOTHING_SEEN = (
     "The model ran {} times and no attention was seen: scripted or exported code, custom kernels and a softmax made of "
@@ -69,6 +71,25 @@ class Watcher:
                 sentences.append(f"{name} ({kind}): no attention call was seen.")
         return tuple(sentences) if sentences or seen else (_NOTHING_SEEN.format(capture.step + 1),)
 
+    def take_maxima(self, group: Any = None) -> tuple[HeadMaximum, ...]:
+        """
+        Return the largest scores of every head since the last time, and start anew.
+
+        Call it once per optimiser step: its maxima are those of all micro-batches of it. Where torch.distributed runs
+        they are reduced by maximum over its processes, all of which must make this call (`group`: some of them only;
+        under tensor parallelism the data-parallel ones, since elsewhere a head's number means another head).
+        """
+        return self._capture.maxima.take(group)
+
+    @contextlib.contextmanager
+    def one_pass(self) -> Iterator[None]:
+        """Count what runs inside as one pass: for a step, or a method, that goes around ``model(...)``."""
+        self._capture.begin_pass()
+        try:
+            yield
+        finally:
+            self._capture.end_pass()
+
     def _collect(self, *, last: bool = False) -> None:
         rows = self._capture.take(last=last)
         self._seen |= {row.module for row in rows}
@@ -105,10 +126,10 @@ def watch(
     history : path, optional
         A .csv or .jsonl file that gets a row per step, module and head as steps finish; it is replaced.
     alert : mapping, optional
-        Thresholds of "largest_score", "largest_signed_score", "within_row_variance", "dead_row_fraction" (from above)
-        and "entropy_fraction" (from below), looked at when a watched pass ends, before its backward pass. Once per head
-        and quantity an `AttentionWarning` says which head, by how much and why; ``"action": "raise"`` raises
-        `AttentionAlert` instead, and a function there is called with the `Alert`.
+        Thresholds of "largest_score", "largest_signed_score", "within_row_variance", "dead_row_fraction",
+        "first_key_share", "sink_share" (from above) and "entropy_fraction" (from below), looked at when a watched pass
+        ends, before its backward pass. Once per head and quantity an `AttentionWarning` says which head, by how much
+        and why; ``"action": "raise"`` raises `AttentionAlert` instead, and a function there is called with the `Alert`.
     on_row : callable, optional
         Called with each `WatchRow` as its step finishes, backward pass included: for a tracker's log. What it raises is
         told in ``unseen``.
