@@ -8,6 +8,7 @@ from analysis.confront.claims.dependence import DEPENDENCE_CLAIMS
 from analysis.confront.claims.entropy import ENTROPY_CLAIMS
 from analysis.confront.claims.gradient import GRADIENT_CLAIMS
 from analysis.confront.claims.length import LENGTH_CLAIMS
+from analysis.confront.claims.mechanisms import MECHANISM_CLAIMS
 from analysis.confront.claims.method import METHOD_CLAIMS
 from analysis.confront.claims.query_gradient import QUERY_GRADIENT_CLAIMS
 from analysis.confront.claims.scores import SCORE_CLAIMS
@@ -23,5 +24,6 @@ CLAIMS = (
     *GRADIENT_CLAIMS,
     *QUERY_GRADIENT_CLAIMS,
     *BOUNDED_CLAIMS,
+    *MECHANISM_CLAIMS,
     *METHOD_CLAIMS,
 )
