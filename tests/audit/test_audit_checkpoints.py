@@ -56,6 +56,14 @@ CHECKPOINTS = {
 }  # fmt: skip
 
 
+def save(folder, tensors):
+    save_file({key: np.ascontiguousarray(value) for key, value in tensors.items()}, folder / "model.safetensors")
+    return str(folder)
+
+
+LLAMA = CHECKPOINTS["Llama"][0]
+
+
 def expected(what, **options):
     biases = {"bias_query": BQ, "bias_key": BK} if what in ("both", "biases") else {}
     gain = {"norm_gain": GAIN} if what in ("both", "gain") else {}
@@ -97,6 +105,53 @@ def test_grouped_heads_and_rotary_embedding_from_the_configuration(tmp_path):
     assert_same(audit_checkpoint([tmp_path], rotary="none"), plain)
 
 
+def fused_by_group(readers):
+    """Falcon's and Megatron's layout: the queries of a key head, its keys, its values, group after group."""
+    groups = HEADS // readers
+    parts = [w.reshape(D_MODEL, groups, -1, D_K) for w in (Q, K[:, : groups * D_K], V[:, : groups * D_K])]
+    return np.concatenate(parts, 2).reshape(D_MODEL, -1)
+
+
+FALCON = {"model_type": "falcon", "num_attention_heads": HEADS, "multi_query": True}
+FUSED = {
+    "Falcon 40B": ("query_key_value.weight", fused_by_group(2).T, 2,
+                   FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "Falcon 7B": ("query_key_value.weight", fused_by_group(4).T, 1, FALCON),
+    "Megatron": ("linear_qkv.weight", fused_by_group(2).T, 2, {"n_head": HEADS, "num_query_groups": 2}),
+    "StarCoder": ("c_attn.weight", np.hstack([Q, K[:, :D_K], V[:, :D_K]]).T, 1,
+                  {"model_type": "gpt_bigcode", "n_head": HEADS, "multi_query": True}),
+    "GLM": ("query_key_value.weight", np.hstack([Q, K[:, : 2 * D_K], V[:, : 2 * D_K]]).T, 2,
+            {"model_type": "chatglm", "num_attention_heads": HEADS, "multi_query_group_num": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_projections_of_grouped_heads(tmp_path, name):
+    tensor, fused, key_heads, config = FUSED[name]
+    save(tmp_path, {f"transformer.h.0.self_attention.{tensor}": fused})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    k = K[:, : key_heads * D_K]
+    assert_same(audit_checkpoint(tmp_path), audit_weights(Q, k, num_heads=HEADS, num_key_value_heads=key_heads))
+
+
+def test_a_layer_norm_before_and_norms_after_the_projections(tmp_path):
+    offset, own = gaussian(8, D_MODEL), (1 + gaussian(9, 2, D_K) / 4)
+    layer = "model.layers.0."
+    plain = LLAMA | {layer + "input_layernorm.bias": offset}
+    save(tmp_path, plain)
+    layer_norm = {"norm_gain": GAIN, "norm_bias": offset}
+    assert_same(audit_checkpoint(tmp_path, num_heads=HEADS), audit_weights(Q, K, num_heads=HEADS, **layer_norm))
+    save(tmp_path, LLAMA | {f"{layer}self_attn.{r}_norm.weight": g for r, g in zip("qk", own, strict=True)})
+    gains = {"qk_norm": "rms", "query_gain": own[0], "key_gain": own[1], "norm_gain": GAIN}
+    audit = audit_checkpoint(tmp_path, num_heads=HEADS)
+    assert_same(audit, audit_weights(Q, K, num_heads=HEADS, **gains))
+    assert all(head.normalised for head in audit.heads)
+    wide = GAIN[::-1].copy()
+    save(tmp_path, LLAMA | {f"{layer}self_attn.{r}_norm.weight": wide for r in "qk"})
+    gains = {"qk_norm": "rms", "query_gain": wide, "key_gain": wide, "norm_gain": GAIN}
+    assert_same(audit_checkpoint(tmp_path, num_heads=HEADS), audit_weights(Q, K, num_heads=HEADS, **gains))
+
+
 @pytest.mark.parametrize(
     ("config", "scale", "gain"),
     [
@@ -134,29 +189,18 @@ def test_shards_many_layers_and_the_command(tmp_path, capsys):
     assert "no preferred direction" in " ".join(printed.split())
 
 
-def save(folder, tensors):
-    save_file({key: np.ascontiguousarray(value) for key, value in tensors.items()}, folder / "model.safetensors")
-    return str(folder)
-
-
-LLAMA = CHECKPOINTS["Llama"][0]
 REFUSED = {
     "no heads": (LLAMA, [], "number of heads is not known"),
     "heads": (LLAMA, ["--num-heads", "5"], "5 heads"),
     "rotary": (LLAMA, ["--num-heads", "4", "--rotary", "full"], "rotary must be one of"),
     "no weights": ({"x": Q}, ["--num-heads", "4"], "no query and key projections found"),
     "normalised": (
-        LLAMA | {"model.layers.0.self_attn.q_norm.weight": GAIN},
+        LLAMA | {"model.layers.0.self_attn.q_norm.weight": GAIN[:5]},
         ["--num-heads", "4"],
-        "normalises queries or keys",
+        "gain of the query norm of model.layers.0.self_attn must be",
     ),
     "quantised": ({n: (9 * w).astype(np.int8) for n, w in LLAMA.items()}, ["--num-heads", "4"], "quantised"),
     "fused": (CHECKPOINTS["timm"][0], ["--num-heads", "5"], "fused projection"),
-    "fused groups": (
-        CHECKPOINTS["GPT-NeoX"][0],
-        ["--num-heads", "4", "--num-key-value-heads", "2"],
-        "fused projection",
-    ),
     "target": (LLAMA, ["--num-heads", "4", "--target", "largest_score=3"], "--target does not apply"),
     "causal": (LLAMA, ["--num-heads", "4", "--causal"], "--causal does not apply"),
 }

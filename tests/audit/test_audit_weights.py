@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import erf
 
 from analysis import audit_tensors, audit_weights, expected_entropy
+from analysis.audit.weights.normalised import unit_moments
 from attnsym import split_heads
 
 D_MODEL, D_K = 64, 8
@@ -73,6 +75,88 @@ def test_the_numbers_are_those_of_dense_matrices_and_of_measured_scores(case):
         assert head.entropy_bound_fraction <= head.entropy_fraction
         factors = [getattr(head, name) for name in dir(head) if name.startswith("factor_")]
         assert np.prod(factors) == pytest.approx(head.score_variance)
+
+
+def layer_normalised(x):
+    x = x - x.mean(axis=-1, keepdims=True)
+    return x / np.linalg.norm(x, axis=-1, keepdims=True) * np.sqrt(x.shape[-1])
+
+
+def rms_normalised(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True) * np.sqrt(x.shape[-1])
+
+
+SKEWED = np.geomspace(0.1, 5, 4 * D_K)
+NORMS = {"rms": rms_normalised, "layer": layer_normalised, "l2": lambda x: rms_normalised(x) / np.sqrt(D_K)}
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("biased", [False, True])
+def test_normalised_queries_and_keys_against_measured_scores(kind, biased):
+    """Eight batch items are the draws of the standard error: five of it, by Student's t with 7 degrees 1 in 600."""
+    w_q, w_k = weights(21, 4) * SKEWED, weights(22, 4) * SKEWED[::-1]
+    biases = [gaussian(s, 4 * D_K) * biased for s in (23, 24)]
+    gains = [1 + gaussian(s, D_K) / 3 for s in (25, 26)]
+    audit = audit_weights(
+        w_q, w_k, num_heads=4, qk_norm=kind, query_gain=gains[0], key_gain=gains[1], bias_query=biases[0],
+        bias_key=biases[1],
+    )  # fmt: skip
+    q, k = (
+        np.stack([
+            NORMS[kind](split_heads(isotropic(100 * side + item, 400) @ w + bias, 4)) * gain for item in range(8)
+        ])
+        for side, (w, bias, gain) in enumerate(zip((w_q, w_k), biases, gains, strict=True), 1)
+    )  # fmt: skip
+    for head, seen in zip(audit.heads, audit_tensors(q, k).heads, strict=True):
+        shrinkage = 1 - 1 / 400  # a population variance of 400 keys
+        error = abs(seen.within_row_variance - shrinkage * head.score_variance)
+        assert error < 5 * seen.within_row_variance_standard_error + 0.01 * head.score_variance * biased
+        assert seen.largest_score <= head.score_bound
+        assert head.normalised
+        factors = [getattr(head, name) for name in dir(head) if name.startswith("factor_")]
+        assert np.prod(factors) == pytest.approx(head.score_variance)
+
+
+def test_moments_of_a_direction_where_they_are_known():
+    for d in (1, 2, 7, 128):
+        mean, second = unit_moments(np.zeros(d), np.eye(d) * 3)
+        assert np.allclose(second, np.eye(d) / d, atol=1e-12)
+        assert np.allclose(mean, 0)
+    _, second = unit_moments(np.zeros(2), np.diag([4.0, 1.0]))
+    assert np.allclose(np.diag(second), [2 / 3, 1 / 3], atol=1e-12)  # σ₁/(σ₁ + σ₂) in the plane
+    mean, second = unit_moments(np.array([2.0]), np.array([[1.0]]))
+    assert mean[0] == pytest.approx(erf(2 / np.sqrt(2)), abs=1e-11)
+    assert second[0, 0] == pytest.approx(1, abs=1e-12)
+    assert not unit_moments(np.zeros(3), np.zeros((3, 3)))[1].any()
+
+
+def test_a_layer_norm_takes_the_mean_off_and_adds_its_bias():
+    w_q, w_k = weights(31, 2) + 3 / np.sqrt(D_MODEL), weights(32, 2) - 2 / np.sqrt(D_MODEL)
+    gain, bias = GAIN, gaussian(33, D_MODEL) / 2
+    audit = audit_weights(w_q, w_k, num_heads=2, norm_gain=gain, norm_bias=bias)
+    q, k = (
+        np.stack([
+            split_heads((layer_normalised(isotropic(100 * side + item, 400)) * gain + bias) @ w, 2) for item in range(8)
+        ])
+        for side, w in enumerate((w_q, w_k), 3)
+    )  # fmt: skip
+    for head, seen in zip(audit.heads, audit_tensors(q, k).heads, strict=True):
+        error = abs(seen.within_row_variance - (1 - 1 / 400) * head.score_variance)
+        assert error < 5 * seen.within_row_variance_standard_error
+        assert seen.largest_score <= head.score_bound
+    plain = audit_weights(w_q, w_k, num_heads=2, norm_gain=gain)
+    assert plain.heads[0].score_variance != pytest.approx(audit.heads[0].score_variance, rel=0.05)
+
+
+def test_rotary_embedding_names_the_one_channel_of_the_pair_that_grew():
+    w_q, w_k = weights(5, 1), weights(6, 1)
+    w_k[:, 2] *= 30
+    head = audit_weights(w_q, w_k, num_heads=1, rotary="half").heads[0]
+    assert head.largest_channel == 2
+    without = audit_weights(w_q * (np.arange(D_K) != 2), w_k * (np.arange(D_K) != 2), num_heads=1, rotary="half")
+    left = without.heads[0].score_variance / head.score_variance
+    assert head.largest_channel_share == pytest.approx(1 - left)
+    assert head.cause.startswith("one channel: 2 carries")
 
 
 @pytest.mark.parametrize("kind", ["half", "interleaved"])

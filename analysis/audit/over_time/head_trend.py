@@ -30,7 +30,8 @@ class HeadTrend:
     factor, factor_ratio : the factor of the variance that changed most from `onset` to the last step.
     clip_factor, query_factor, key_factor : what the product kᵀq of the last step must be multiplied by to be back at
         the targets of variance and largest score, and what W_q and W_k (biases too) then are: its root each, or all of
-        it and 1 where several query heads read the key head. None within the targets.
+        it and 1 where several query heads read the key head. None within the targets; of heads that normalise q and k
+        after the projection the last two are None, since W_q and W_k do not set the size of their scores.
     """
 
     layer: str

@@ -43,6 +43,7 @@ class HeadState:
     channel, channel_share : the component without which least is left, and the part that goes with it.
     direction_share : of weights, the part of the largest singular value of W_q W_kᵀ.
     key_head : whose keys the head reads.
+    normalised : of weights, q or k pass a norm after the projection.
     """
 
     variance: float
@@ -53,6 +54,7 @@ class HeadState:
     channel_share: float
     direction_share: float
     key_head: int
+    normalised: bool
 
 
 Heads = dict[tuple[str, int], HeadState]
@@ -104,6 +106,7 @@ def _state(record: Mapping[str, Any]) -> HeadState:
         channel_share=_number(record["largest_channel_share"]),
         direction_share=_number(record.get("top_direction_share")),
         key_head=int(record.get("key_head", record["head"])),
+        normalised=bool(record.get("normalised", False)),
     )
 
 

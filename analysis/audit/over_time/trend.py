@@ -15,6 +15,7 @@ from analysis.audit.over_time.head_trend import HeadTrend
 from analysis.audit.over_time.states import Audit, HeadState, heads_of, kind_of
 from analysis.audit.over_time.words import headline, sentence
 from analysis.vocabulary.strict_json import finite_or_none
+from analysis.vocabulary.text import printable
 
 MOST_NAMED = 12
 FALSE_ALARM = 0.01
@@ -62,13 +63,13 @@ class Trends:
         """Return the headline, then sentences: which heads grow, how fast, and when they cross a target."""
         urgent = self.urgent
         count = f"{len(urgent)} of {len(self.heads)} heads grow over steps {self.steps[0]:,} to {self.steps[-1]:,}."
-        sentences = [headline(urgent[0], self.targets, urgent), count] if urgent else [count]
+        sentences = [headline(urgent[0], self.targets, urgent), count] if urgent else [count, *self._largest()]
         sentences += [sentence(head, self.targets) for head in urgent[:MOST_NAMED]]
         if len(urgent) > MOST_NAMED:
             sentences.append(f"{len(urgent) - MOST_NAMED} more grow.")
         still = [h for h in self.heads if h.clip_factor is not None and h not in urgent]
         if still:
-            named = ", ".join(f"{h.layer} {h.head}" for h in still[:MOST_NAMED])
+            named = ", ".join(f"{printable(h.layer)} {h.head}" for h in still[:MOST_NAMED])
             more = f" and {len(still) - MOST_NAMED} more" if len(still) > MOST_NAMED else ""
             sentences.append(f"{len(still)} beyond a target without growing: {named}{more}.")
         return (*sentences, *self.notes)
@@ -76,6 +77,14 @@ class Trends:
     def __repr__(self) -> str:
         """Return the summary."""
         return "\n".join([f"Trends over {len(self.steps)} steps", *self.summary()])
+
+    def _largest(self) -> tuple[str, ...]:
+        known = [head for head in self.heads if math.isfinite(head.variance[-1])]
+        if not known:
+            return ("No head is finite at the last step.",)
+        most = max(known, key=lambda head: head.variance[-1])
+        place = f"{printable(most.layer)}, head {most.head}"
+        return (f"The largest variance at step {self.steps[-1]:,} is {most.variance[-1]:.3g} ({place}).",)
 
     def _grows(self, head: HeadTrend) -> bool:
         ratio = head.variance[-1] / head.variance[0] if head.variance[0] > 0 else math.inf
@@ -155,7 +164,7 @@ def _trend(
     }
     found = change(*place, states[start], states[-1])
     clip = _clip(states[-1], targets)
-    root = None if clip is None else math.sqrt(clip)
+    on_query, on_key = (None, None) if clip is None or states[-1].normalised else _shared(clip, readers)
     return HeadTrend(
         layer=place[0],
         head=place[1],
@@ -181,8 +190,8 @@ def _trend(
         factor=found.factor,
         factor_ratio=found.factor_ratio,
         clip_factor=clip,
-        query_factor=clip if readers > 1 else root,
-        key_factor=None if clip is None else 1.0 if readers > 1 else root,
+        query_factor=on_query,
+        key_factor=on_key,
     )
 
 
@@ -191,6 +200,10 @@ def _clip(state: HeadState, targets: Mapping[str, float]) -> float | None:
     factors = [math.sqrt(targets["variance"] / state.variance)] if state.variance > targets["variance"] else []
     factors += [targets["largest"] / state.largest] if state.largest > targets["largest"] else []
     return min(factors, default=None)
+
+
+def _shared(clip: float, readers: int) -> tuple[float, float]:
+    return (clip, 1.0) if readers > 1 else (math.sqrt(clip), math.sqrt(clip))
 
 
 def _beyond(name: str, value: float, targets: Mapping[str, float]) -> bool:

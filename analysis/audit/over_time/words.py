@@ -52,8 +52,11 @@ def _factor(head: HeadTrend) -> str:
 
 
 def _remedy(head: HeadTrend, grouped: int, aim: str) -> str:
-    if head.clip_factor is None or head.query_factor is None or head.key_factor is None:
+    if head.clip_factor is None:
         return "within the targets again at the last step."
+    if head.query_factor is None or head.key_factor is None:
+        product = f"kᵀq by {head.clip_factor:.2g} for {aim}"
+        return f"clip {product} by scale or by the gains of the norms of q and k (W_q and W_k do not set its size)."
     if head.key_factor == 1.0:
         whose = "each head's W_q" if grouped > 1 else "the head's W_q"
         return f"clip {whose} by {head.query_factor:.2g} for {aim} (other heads read its keys: W_k stays)."

@@ -97,15 +97,20 @@ def account(queries: list[Array], keys: list[Array], scale: float) -> Account:
     return replace(found, **_tokens(key_token, query_token), **_factors(query_token.rest, key_token.rest))
 
 
-def account_of_moments(q: Side, k: Side, scale: float) -> Account:
-    """Return the account of second moments, no token told from the others."""
+def account_of_moments(q: Side, k: Side, scale: float, before: tuple[Array, Array] | None = None) -> Account:
+    """
+    Return the account of second moments, no token told from the others.
+
+    `before` is for queries and keys that turn: what stays of tr(Q K) when a component is set to zero in both before
+    that, and the variances of the keys' components there.
+    """
     total = _trace(q.second, k.covariance)
     return Account(
         predicted_variance_components=scale * scale * float(np.diag(q.second) @ np.diag(k.covariance)),
         predicted_variance_covariances=scale * scale * total,
         factor_scale=scale * scale * len(q.mean),
         **_sizes(q, k, total),
-        **_factors(q, k),
+        **_factors(q, k, before),
     )
 
 
@@ -142,7 +147,7 @@ def _tokens(key: Top, query: Top) -> dict[str, Any]:
     }
 
 
-def _factors(q: Side, k: Side) -> dict[str, Any]:
+def _factors(q: Side, k: Side, before: tuple[Array, Array] | None = None) -> dict[str, Any]:
     """Return the factors of what is left of the tokens, the queries' mean taken out."""
     n, d_k = q.count, len(q.mean)
     spread = q.second if n == 1 else q.covariance * (n / (n - 1) if n else 1.0)  # unbiased where they are of a sample
@@ -150,11 +155,11 @@ def _factors(q: Side, k: Side) -> dict[str, Any]:
     q_own, k_own = np.diag(spread), np.diag(k.covariance)
     q_sum, k_sum, channels = float(q_own.sum()), float(k_own.sum()), float(q_own @ k_own)
     # what stays of tr(Q K) when a component is set to zero in both
-    rest = total - 2 * np.vecdot(spread, k.covariance) + q_own * k_own
+    rest, k_apart = before or (total - 2 * np.vecdot(spread, k.covariance) + q_own * k_own, k_own)
     largest = int(np.argmin(rest))
     without = None
     if d_k > 1:
-        left, q_left, k_left = float(rest[largest]), q_sum - float(q_own[largest]), k_sum - float(k_own[largest])
+        left, q_left, k_left = float(rest[largest]), q_sum - float(q_own[largest]), k_sum - float(k_apart[largest])
         without = WithoutChannel(
             _ratio(total * (d_k - 1), left * d_k),
             q_left * k_left / (d_k - 1) ** 2,

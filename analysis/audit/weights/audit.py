@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,8 @@ from analysis.audit.tensors import verdicts
 from analysis.audit.tensors.account import Account
 from analysis.audit.tensors.arrays import as_array
 from analysis.audit.weights.heads import HeadWeights, measure
-from analysis.audit.weights.projections import ROTARY, Projections
+from analysis.audit.weights.normalised import KINDS, VectorNorm
+from analysis.audit.weights.projections import ROTARY, Projections, mean_square
 from analysis.audit.weights.result import WeightsAudit
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
@@ -40,6 +41,11 @@ def audit_weights(
     names: Sequence[str] | None = None,
     rotary: str | None = None,
     n_keys: int = N_KEYS,
+    norm: str | None = None,
+    norm_bias: Any = None,
+    qk_norm: str | None = None,
+    query_gain: Any = None,
+    key_gain: Any = None,
 ) -> WeightsAudit:
     """
     Audit the query and key projections of one or several layers, for tokens without a preferred direction.
@@ -62,6 +68,16 @@ def audit_weights(
         Rotary embedding turns components i and i + d_k/2, or 2i and 2i + 1: variances are then averaged over positions.
     n_keys : int
         At which the entropy of such scores is told.
+    norm : {"rms", "layer"}, optional
+        The norm before the projections; "layer" takes off each token's mean. By default "layer" where `norm_bias` is
+        given.
+    norm_bias : as the weights, optional
+        (d_model,): what that norm adds.
+    qk_norm : {"rms", "layer", "l2"}, optional
+        Each head's queries and keys are normalised after the projection (and before rotary embedding).
+    query_gain, key_gain : as the weights, optional
+        (d_k,), or (heads, d_k): the gains of that norm. Of shape (heads·d_k,) they say that one norm is taken over all
+        heads; its length is then held at its root mean square.
 
     Returns
     -------
@@ -77,17 +93,22 @@ def audit_weights(
     -----
     With G_q = W_qᵀ W_q and G_k = W_kᵀ W_k of shape (d_k, d_k), ‖W_q W_kᵀ‖²_F = tr(G_q G_k) and the largest singular
     value is √λ_max(G_q G_k): no matrix of shape (d_model, d_model) is ever made. Products of weights no finer than
-    float32 are float32 sums, so that numbers hold to about 10⁻⁵.
+    float32 are float32 sums, so that numbers hold to about 10⁻⁵. The moments of normalised queries and keys are those
+    of a Gaussian direction, by quadrature (see `unit_moments`).
     """
-    columns = _columns(
-        {"w_query": w_query, "w_key": w_key, "bias_query": bias_query, "bias_key": bias_key, "norm_gain": norm_gain},
-        names,
-    )
+    if qk_norm is None and (query_gain is not None or key_gain is not None):
+        raise ValueError(f"query_gain and key_gain belong to a qk_norm: pass one of {', '.join(KINDS)}")
+    given = {"w_query": w_query, "w_key": w_key, "bias_query": bias_query, "bias_key": bias_key}
+    given |= {"norm_gain": norm_gain, "norm_bias": norm_bias, "query_gain": query_gain, "key_gain": key_gain}
     key_heads = num_heads if num_key_value_heads is None else num_key_value_heads
     layers = [
-        as_projections(name, *parts, num_heads=num_heads, key_heads=key_heads, rotary=rotary)
-        for name, *parts in columns
-    ]
+        as_projections(
+            name, *parts[:6], num_heads=num_heads, key_heads=key_heads, rotary=rotary, norm=norm,
+            query_norm=None if qk_norm is None else NormTensors(qk_norm, parts[6]),
+            key_norm=None if qk_norm is None else NormTensors(qk_norm, parts[7]),
+        )
+        for name, *parts in _columns(given, names)
+    ]  # fmt: skip
     return audit_projections(layers, scale=resolve_scale(scale), n_keys=n_keys, source="arrays")
 
 
@@ -98,11 +119,15 @@ def as_projections(
     bias_query: Any = None,
     bias_key: Any = None,
     norm_gain: Any = None,
+    norm_bias: Any = None,
     *,
     num_heads: int,
     key_heads: int,
     rotary: str | None = None,
     rotary_dims: int | None = None,
+    norm: str | None = None,
+    query_norm: NormTensors | None = None,
+    key_norm: NormTensors | None = None,
 ) -> Projections:
     """Check one layer's weights, (d_model, heads·d_k) each, and take them apart by head; ValueError as there."""
     label = printable(name)
@@ -113,6 +138,8 @@ def as_projections(
         raise ValueError(f"num_heads = {num_heads} must be a multiple of num_key_value_heads = {key_heads}")
     if rotary not in (None, *ROTARY):
         raise ValueError(f"rotary must be one of {', '.join(ROTARY)}, or None: got {rotary!r}")
+    if norm not in (None, "rms", "layer"):
+        raise ValueError(f"norm must be rms, layer or None: got {norm!r}")
     q, k = as_array(w_query, f"w_query of {label}"), as_array(w_key, f"w_key of {label}")
     for what, w, heads in (("w_query", q, num_heads), ("w_key", k, key_heads)):
         if w.ndim != 2 or 0 in w.shape or w.shape[1] % heads:
@@ -131,16 +158,56 @@ def as_projections(
         _vector(bias_key, f"bias_key of {label}", key_heads * d_k),
     )
     of_query, of_key = (None if bias is None else bias.reshape(-1, d_k) for bias in biases)
-    return Projections(
+    layer = Projections(
         name,
         q.reshape(d_model, num_heads, d_k).transpose(1, 2, 0),
         k.reshape(d_model, key_heads, d_k).transpose(1, 2, 0),
         bias_query=of_query,
         bias_key=of_key,
         gain=_vector(norm_gain, f"norm_gain of {label}", d_model),
+        offset=_vector(norm_bias, f"norm_bias of {label}", d_model),
+        centred=norm == "layer" or (norm is None and norm_bias is not None),
         rotary=rotary,
         rotary_dims=dims,
     )
+    return replace(
+        layer,
+        norm_query=_vector_norm(query_norm, layer, layer.query, of_query, f"the query norm of {label}"),
+        norm_key=_vector_norm(key_norm, layer, layer.key, of_key, f"the key norm of {label}"),
+    )
+
+
+@dataclass(frozen=True)
+class NormTensors:
+    """The norm of queries or keys as a file or caller has it: its kind, gain and bias, not yet checked."""
+
+    kind: str
+    gain: Any = None
+    bias: Any = None
+
+
+def _vector_norm(
+    found: NormTensors | None, layer: Projections, weights: Array, biases: Array | None, what: str
+) -> VectorNorm | None:
+    """Return a checked norm; a gain of heads·d_k components in one row belongs to one norm over all heads."""
+    if found is None:
+        return None
+    if found.kind not in KINDS:
+        raise ValueError(f"qk_norm must be one of {', '.join(KINDS)}, or None: got {found.kind!r}")
+    heads, d_k = weights.shape[:2]
+    parts: dict[str, Array] = {}
+    for part, values in (("gain", found.gain), ("bias", found.bias)):
+        if values is None:
+            continue
+        array = as_array(values, f"{part} of {what}")
+        if array.shape not in ((d_k,), (heads, d_k), (heads * d_k,)):
+            raise ValueError(
+                f"{part} of {what} must be ({d_k},), {(heads, d_k)} or ({heads * d_k},): got {array.shape}"
+            )
+        parts[part] = np.broadcast_to(array.reshape(-1, d_k), (heads, d_k))
+    wide = heads > 1 and found.gain is not None and np.shape(found.gain) == (heads * d_k,)
+    size = mean_square(weights, biases, layer) if wide else None
+    return VectorNorm(found.kind, parts.get("gain"), parts.get("bias"), size)
 
 
 @np.errstate(all="ignore")  # what is not finite is found and told in words

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.audit.files.readers import read_tensors
 from analysis.audit.files.stored import StoredTensor
-from analysis.audit.weights.audit import N_KEYS, as_projections, audit_projections
+from analysis.audit.weights.audit import N_KEYS, NormTensors, as_projections, audit_projections
 from analysis.audit.weights.naming import WeightNames, find_projections, sizes_of
 from analysis.audit.weights.projections import Projections
 from analysis.audit.weights.result import WeightsAudit
@@ -23,6 +23,7 @@ from analysis.vocabulary.text import printable
 Array = NDArray[Any]
 
 MAX_CONFIG = 10_000_000
+_LAYER_QK_NORM = ("cohere", "cohere2", "stablelm", "persimmon", "phi", "mpt", "dbrx")
 _INTERLEAVED = ("gptj", "codegen", "cohere", "cohere2", "glm", "glm4")
 
 
@@ -35,6 +36,10 @@ class _Model:
     rotary: str | None
     rotary_share: float
     one_plus_gain: bool
+    layer_norm: bool
+    layer_qk_norm: bool
+    by_group: bool
+    blocks: bool
 
 
 def audit_checkpoint(
@@ -76,6 +81,12 @@ def audit_checkpoint(
     factor, told = _scale(config, scale)
     gains = sum(names.gain is not None for names in layers)
     notes += [*told, f"{len(layers)} layers; the gain of the norm before them is folded into {gains}."]
+    normed = sum(names.query_norm is not None or names.key_norm is not None for names in layers)
+    if normed:
+        notes.append(
+            f"{normed} layers normalise queries or keys after the projection: the sizes told are those of the gains; "
+            "where one norm is taken over all heads, its length is held at its root mean square."
+        )
     return audit_projections(
         (_projections(names, tensors, model) for names in layers),
         scale=resolve_scale(factor),
@@ -109,7 +120,19 @@ def _model(
         kind = "interleaved" if config.get("model_type") in _INTERLEAVED else "half"
         share = float(config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0)
     kind = None if kind == "none" else kind
-    model = _Model(chosen, grouped or chosen, kind, share, str(config.get("model_type", "")).startswith("gemma"))
+    family = str(config.get("model_type", ""))
+    layer_norm = "rms_norm_eps" not in config and not family.endswith("t5")
+    model = _Model(
+        chosen,
+        grouped or chosen,
+        kind,
+        share,
+        one_plus_gain=family.startswith(("gemma", "qwen3_next")),
+        layer_norm=layer_norm and any(name.startswith("layer_norm_eps") for name in config),
+        layer_qk_norm=family in _LAYER_QK_NORM,
+        by_group=family.startswith("internlm2"),
+        blocks=family.startswith("chatglm"),
+    )
     told = f"{model.num_heads} query heads, {model.key_heads} key heads"
     told += f"; rotary embedding ({kind}), averaged over positions." if kind else "; no rotary embedding."
     return model, [told]
@@ -130,27 +153,46 @@ def _scale(config: Mapping[str, Any], scale: ScaleLike) -> tuple[ScaleLike, list
 
 def _projections(names: WeightNames, tensors: Mapping[str, StoredTensor], model: _Model) -> Projections:
     label = printable(names.layer)
-    q, k = (_by_columns(tensors[name], names.by_rows, label) for name in (names.query, names.key))
+    q, k = (_by_columns(tensors[name], names, label) for name in (names.query, names.key))
     biases = [None if name is None else tensors[name].array() for name in (names.bias_query, names.bias_key)]
     if names.fused is not None:
-        q, k = _parted(q, names.fused, model, label)
-        biases = [None, None] if biases[0] is None else list(_parted(biases[0][None], names.fused, model, label))
+        form = "by group" if model.by_group else "blocks" if model.blocks else names.fused
+        q, k = _parted(q, form, model, label)
+        biases = [None, None] if biases[0] is None else list(_parted(biases[0].reshape(1, -1), form, model, label))
         biases = [None if bias is None else bias[0] for bias in biases]
-    gain = None if names.gain is None else tensors[names.gain].array().astype(np.float32)
-    if gain is not None and model.one_plus_gain:
-        gain = gain + 1
+    gain, offset, query_gain, key_gain = (
+        None if name is None else tensors[name].array().astype(np.float32)
+        for name in (names.gain, names.offset, names.query_norm, names.key_norm)
+    )
+    if model.one_plus_gain:
+        gain, query_gain, key_gain = (None if g is None else g + 1 for g in (gain, query_gain, key_gain))
     d_k = q.shape[1] // model.num_heads
     of_query, of_key = (None if bias is None else bias.reshape(-1) for bias in biases)
     return as_projections(
-        names.layer, q, k, of_query, of_key, gain,
+        names.layer, q, k, of_query, of_key, gain, offset,
         num_heads=model.num_heads, key_heads=model.key_heads, rotary=model.rotary,
         rotary_dims=int(d_k * model.rotary_share),
+        norm="layer" if offset is not None or (model.layer_norm and gain is not None) else "rms",
+        query_norm=_norm_tensors(names.query_norm, query_gain, tensors, model),
+        key_norm=_norm_tensors(names.key_norm, key_gain, tensors, model),
     )  # fmt: skip
 
 
-def _by_columns(tensor: StoredTensor, by_rows: bool, label: str) -> Array:
+def _norm_tensors(
+    name: str | None, gain: Array | None, tensors: Mapping[str, StoredTensor], model: _Model
+) -> NormTensors | None:
+    if name is None:
+        return None
+    bias = tensors.get(name.removesuffix("weight") + "bias")
+    kind = "layer" if bias is not None or model.layer_qk_norm else "rms"
+    return NormTensors(kind, gain, None if bias is None else bias.array())
+
+
+def _by_columns(tensor: StoredTensor, names: WeightNames, label: str) -> Array:
     """Return (inputs, outputs), heads and components in one axis."""
-    array = tensor.array()
+    array, by_rows = tensor.array(), names.by_rows
+    if by_rows is None:  # a fused projection has more outputs than inputs
+        by_rows = array.ndim == 2 and array.shape[0] > array.shape[1]
     if array.dtype.kind in "iub":
         raise ValueError(f"the projections of {label} are {array.dtype}: quantised weights are not read")
     if array.ndim == 3 and not by_rows:  # Flax: (d_model, heads, d_k)
@@ -164,13 +206,13 @@ def _parted(fused: Array, form: str, model: _Model, label: str) -> tuple[Array, 
     """Return the queries' and the keys' columns of a fused projection."""
     width, heads, key_heads = fused.shape[1], model.num_heads, model.key_heads
     parts = heads + 2 * key_heads
-    if width % parts or (form == "by head" and heads != key_heads):
+    if width % parts:
         raise ValueError(
             f"the fused projection of {label} has {width} outputs: not those of {heads} query heads and of "
             f"{key_heads} key heads twice"
         )
-    d_k = width // parts
-    if form == "by head":
-        apart = fused.reshape(len(fused), heads, 3, d_k)
-        return apart[:, :, 0].reshape(len(fused), -1), apart[:, :, 1].reshape(len(fused), -1)
+    d_k, readers = width // parts, heads // key_heads
+    if form == "by group":
+        apart = fused.reshape(len(fused), key_heads, readers + 2, d_k)
+        return apart[:, :, :readers].reshape(len(fused), -1), apart[:, :, readers].reshape(len(fused), -1)
     return fused[:, : heads * d_k], fused[:, heads * d_k : (heads + key_heads) * d_k]

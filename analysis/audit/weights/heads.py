@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from analysis.audit.tensors.account import Account, account_of_moments
 from analysis.audit.tensors.tokens import Side
-from analysis.audit.weights.projections import Grams, Projections, grams, rotary_average
+from analysis.audit.weights.normalised import longest, normalised
+from analysis.audit.weights.projections import (
+    Grams,
+    Projections,
+    grams,
+    key_head_of,
+    rotary_average,
+    rotary_rest,
+)
 
 Array = NDArray[Any]
 
@@ -47,6 +55,9 @@ class HeadWeights:
     factor_scale, factor_mean, factor_norm, factor_channel, factor_alignment : what multiplies to the variance, as in
         `HeadAudit`; the shared mean of the queries is their bias.
     largest_channel, largest_channel_share : the component without which least is left, and the part that goes with it.
+    normalised : queries or keys pass a norm of their own after the projection. Then variance, norms and factors are
+        those of the normalised vectors, exact for isotropic tokens, the bound is that of the norm's gains, and
+        `self_score` is not known; the singular values stay those of W_q W_kᵀ.
     verdict : "near uniform", "saturated", "ordinary" or "not finite", by the limits of the audit of tensors.
     cause, cause_factor : the largest factor of a variance above 1 (of a near-uniform head the smallest), or None.
     """
@@ -76,6 +87,7 @@ class HeadWeights:
     factor_alignment: float = _NAN
     largest_channel: int = -1
     largest_channel_share: float = _NAN
+    normalised: bool = False
     verdict: str = "not finite"
     cause: str | None = None
     cause_factor: float = _NAN
@@ -86,19 +98,22 @@ def measure(layer: Projections, head: int, scale: float, n_keys: int) -> tuple[H
     """Return a head's numbers, entropy, verdict and cause left open, and the account that names the cause."""
     found = grams(layer, head)
     d_k, d_model = layer.query.shape[1:]
-    key_head = head // (layer.query.shape[0] // layer.key.shape[0])
+    key_head = key_head_of(layer, head)
     place: dict[str, Any] = {"layer": layer.name, "head": head, "key_head": key_head, "scale": scale}
     place |= {"d_model": d_model, "d_k": d_k}
     if not all(np.isfinite(x).all() for x in (found.query, found.key, found.bias_query, found.bias_key)):
         return HeadWeights(**place), Account()
-    keys = found.key
+    query, key = _sides(layer, head, found)
+    keys, before = key.covariance, None
     if layer.rotary is not None:
-        keys = keys + np.outer(found.bias_key, found.bias_key)
-        keys = rotary_average(keys, layer.rotary, layer.rotary_dims or d_k)
-    account = account_of_moments(Side.known(found.bias_query, found.query), Side.known(np.zeros(d_k), keys), scale)
+        dims = layer.rotary_dims or d_k
+        keys = rotary_average(key.second, layer.rotary, dims)
+        before = rotary_rest(query.covariance, key.second, layer.rotary, dims), np.diag(key.second)
+    account = account_of_moments(query, Side.known(np.zeros(d_k), keys), scale, before)
     top = _singular(found.query, found.key)
-    bound = _bound(found, top if layer.rotary is None else _norm(found.query) * _norm(found.key), scale, d_model)
+    bound = _bound(layer, head, found, top if layer.rotary is None else None, scale)
     square = float(np.vdot(found.query, found.key))
+    fixed = layer.norm_query is not None or layer.norm_key is not None
     return HeadWeights(
         **place,
         score_variance=account.predicted_variance_covariances,
@@ -107,7 +122,8 @@ def measure(layer: Projections, head: int, scale: float, n_keys: int) -> tuple[H
         stable_rank=_ratio(square, top * top),
         top_direction_share=_ratio(top * top, square),
         symmetric_share=(1 + _ratio(float(np.vdot(found.cross, found.cross.T)), square)) / 2,
-        self_score=scale * float(np.trace(found.cross)),
+        self_score=_NAN if fixed else scale * float(np.trace(found.cross)),
+        normalised=fixed,
         entropy_bound_fraction=entropy_bound(bound * math.sqrt(n_keys), n_keys) / math.log(n_keys),
         query_norm=account.query_norm,
         query_mean_share=account.query_mean_share,
@@ -143,12 +159,43 @@ def _norm(gram: Array) -> float:
     return math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0))
 
 
-def _bound(found: Grams, singular: float, scale: float, d_model: int) -> float:
-    """Return scale times (|xᵀW_q W_kᵀy| + |xᵀW_q b_k| + |b_qᵀW_kᵀy| + |b_qᵀb_k|) at most, ‖x‖ = ‖y‖ = √d_model."""
-    b_q, b_k = float(np.linalg.norm(found.bias_query)), float(np.linalg.norm(found.bias_key))
-    ends = (_norm(found.query) * b_k if b_k else 0.0) + (_norm(found.key) * b_q if b_q else 0.0)
-    both = b_q * b_k
-    return abs(scale) * (singular * d_model + ends * math.sqrt(d_model) + both)
+def _sides(layer: Projections, head: int, found: Grams) -> tuple[Side, Side]:
+    """Return the moments of queries and keys as they enter the product, before rotary embedding."""
+    sides = []
+    for norm, place, mean, covariance in (
+        (layer.norm_query, head, found.bias_query, found.query),
+        (layer.norm_key, key_head_of(layer, head), found.bias_key, found.key),
+    ):
+        sides.append(Side.known(*((mean, covariance) if norm is None else normalised(norm, place, mean, covariance))))
+    return sides[0], sides[1]
+
+
+def _bound(layer: Projections, head: int, found: Grams, singular: float | None, scale: float) -> float:
+    """
+    Return what no |score| exceeds.
+
+    Scale times |xᵀW_q W_kᵀy| + |xᵀW_q b_k| + |b_qᵀW_kᵀy| + |b_qᵀb_k| at most, ‖x‖ = ‖y‖ = √d_model; where the vectors
+    are normalised, the same with gains for W. `singular` is None where q and k are turned against each other.
+    """
+    heads, d_k, d_model = layer.query.shape
+    lengths, biases, gains = [], [], []
+    for norm, place, count, gram, bias in (
+        (layer.norm_query, head, heads, found.query, found.bias_query),
+        (layer.norm_key, key_head_of(layer, head), layer.key.shape[0], found.key, found.bias_key),
+    ):
+        if norm is None:
+            lengths.append(_norm(gram) * math.sqrt(d_model))
+            biases.append(float(np.linalg.norm(bias)))
+        else:
+            length, gain, offset = longest(norm, place, count, d_k)
+            lengths.append(length * float(gain.max()))
+            biases.append(offset)
+            gains.append(length * gain)
+    if len(gains) == 2 and singular is not None:
+        both = float((gains[0] * gains[1]).max())
+    else:
+        both = lengths[0] * lengths[1] if gains or singular is None else singular * d_model
+    return abs(scale) * (both + lengths[0] * biases[1] + biases[0] * lengths[1] + biases[0] * biases[1])
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.audit.weights.normalised import VectorNorm
+
 Array = NDArray[Any]
 
 ROTARY = ("half", "interleaved")
@@ -26,8 +28,12 @@ class Projections:
         (heads, d_k, d_model) and (key heads, d_k, d_model), views.
     bias_query, bias_key : ndarray or None
         (heads, d_k) and (key heads, d_k).
-    gain : ndarray or None
-        (d_model,) of the norm before them, folded into the projections.
+    gain, offset : ndarray or None
+        (d_model,) of the norm before them, folded into the projections and biases.
+    centred : bool
+        The norm before takes off each token's mean (layer norm).
+    norm_query, norm_key : VectorNorm or None
+        Of the queries and keys themselves.
     rotary : {"half", "interleaved"} or None
         How rotary embedding pairs the first `rotary_dims` components.
     """
@@ -38,6 +44,10 @@ class Projections:
     bias_query: Array | None = None
     bias_key: Array | None = None
     gain: Array | None = None
+    offset: Array | None = None
+    centred: bool = False
+    norm_query: VectorNorm | None = None
+    norm_key: VectorNorm | None = None
     rotary: str | None = None
     rotary_dims: int | None = None
 
@@ -53,25 +63,51 @@ class Grams:
     bias_key: Array
 
 
+def key_head_of(layer: Projections, head: int) -> int:
+    """Return the key head that a query head reads."""
+    return head // (len(layer.query) // len(layer.key))
+
+
 def grams(layer: Projections, head: int) -> Grams:
     """Return the Gram matrices of one head: products in float32 of weights no finer than that, else in float64."""
-    key_head = head // (layer.query.shape[0] // layer.key.shape[0])
+    key_head = key_head_of(layer, head)
     fine = max(layer.query.dtype.itemsize, layer.key.dtype.itemsize) > 4
-    q, k = (_folded(x, layer.gain, fine) for x in (layer.query[head], layer.key[key_head]))
-    zero = np.zeros(q.shape[0])
-    products = [np.asarray(x @ y.T, np.float64) for x, y in ((q, q), (k, k), (k, q))]
+    q, k = (_folded(x, layer, fine) for x in (layer.query[head], layer.key[key_head]))
     return Grams(
-        products[0],
-        products[1],
-        products[2],
-        zero if layer.bias_query is None else layer.bias_query[head].astype(np.float64),
-        zero if layer.bias_key is None else layer.bias_key[key_head].astype(np.float64),
+        query=_product(q, q),
+        key=_product(k, k),
+        cross=_product(k, q),
+        bias_query=_bias(layer, layer.query[head], layer.bias_query, head),
+        bias_key=_bias(layer, layer.key[key_head], layer.bias_key, key_head),
     )
 
 
-def _folded(weights: Array, gain: Array | None, fine: bool) -> Array:
+def _product(x: Array, y: Array) -> Array:
+    return np.asarray(x @ y.T, np.float64)
+
+
+def _folded(weights: Array, layer: Projections, fine: bool) -> Array:
     wide = weights.astype(np.float64 if fine else np.float32)
-    return wide if gain is None else wide * gain.astype(wide.dtype)
+    if layer.gain is not None:
+        wide = wide * layer.gain.astype(wide.dtype)
+    if layer.centred:  # tokens of length √d_model without a mean: E x xᵀ = d/(d − 1)·(I − 11ᵀ/d)
+        size = wide.shape[1]
+        wide = (wide - wide.mean(axis=1, keepdims=True)) * wide.dtype.type((size / max(size - 1, 1)) ** 0.5)
+    return wide
+
+
+def _bias(layer: Projections, weights: Array, biases: Array | None, head: int) -> Array:
+    bias = np.zeros(len(weights)) if biases is None else biases[head].astype(np.float64)
+    return bias if layer.offset is None else bias + weights.astype(np.float64) @ layer.offset.astype(np.float64)
+
+
+def mean_square(weights: Array, biases: Array | None, layer: Projections) -> float:
+    """Return the mean square of a component over all heads, for isotropic tokens."""
+    total = 0.0
+    for head in range(len(weights)):
+        folded = _folded(weights[head], layer, fine=False)
+        total += float(np.vdot(folded, folded)) + float(np.sum(_bias(layer, weights[head], biases, head) ** 2))
+    return total / float(np.prod(weights.shape[:2]))
 
 
 def rotary_average(moment: Array, kind: str, dims: int) -> Array:
@@ -87,6 +123,22 @@ def rotary_average(moment: Array, kind: str, dims: int) -> Array:
     for i, j in pairs:
         mean[i, i] = mean[j, j] = (moment[i, i] + moment[j, j]) / 2
     return mean
+
+
+def rotary_rest(query: Array, key: Array, kind: str, dims: int) -> Array:
+    """
+    Return what stays of the averaged variance tr(Q R K Rᵀ) when a component of q and k is zero before they turn.
+
+    A pair i, j makes ½(Qᵢᵢ + Qⱼⱼ)(Kᵢᵢ + Kⱼⱼ) of it, and ½ Qⱼⱼ Kⱼⱼ without i.
+    """
+    mean = rotary_average(key, kind, dims)
+    own, of_key = np.diag(query), np.diag(key)
+    rest: Array = float(np.vdot(query, mean)) - 2 * np.vecdot(query, mean) + own * of_key
+    total = float(np.vdot(query, mean))
+    for i, j in _pairs(kind, dims):
+        pair = total - (own[i] + own[j]) * (of_key[i] + of_key[j]) / 2
+        rest[i], rest[j] = pair + own[j] * of_key[j] / 2, pair + own[i] * of_key[i] / 2
+    return rest
 
 
 def _pairs(kind: str, dims: int) -> Sequence[tuple[int, int]]:
