@@ -8,6 +8,9 @@ from .audit.functions.result import CallableAudit as CallableAudit
 from .audit.live.alerts import Alert as Alert
 from .audit.live.alerts import AttentionAlert as AttentionAlert
 from .audit.live.alerts import AttentionWarning as AttentionWarning
+from .audit.live.clip import ClipFactors as ClipFactors
+from .audit.live.clip import clip_factors as clip_factors
+from .audit.live.clip_module import apply_clip as apply_clip
 from .audit.live.history import WatchRow as WatchRow
 from .audit.live.history import read_history as read_history
 from .audit.live.maxima import HeadMaximum as HeadMaximum

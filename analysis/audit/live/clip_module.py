@@ -1,0 +1,75 @@
+"""A clip applied in place to a torch attention module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.audit.live.clip import Array, ClipFactors, split_factor
+
+if TYPE_CHECKING:
+    from analysis.audit.live.projections import Rows
+
+
+def apply_clip(module: Any, gamma: ArrayLike, *, num_heads: int | None = None) -> ClipFactors:
+    """
+    Multiply the scores of each head of an attention module with a factor, in place.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        `nn.MultiheadAttention`, or a module with linear layers for queries and keys under the names of the common
+        libraries (``q_proj`` and ``k_proj``, ``query`` and ``key``, …; grouped heads are seen by their widths), or with
+        one for queries, keys and values in three blocks (``qkv``, ``c_attn``). Rotary embedding may follow.
+    gamma : (num_heads,)
+        The factors: those of `clip_factors`, or the ``clip_factor`` of a `Remedy`. Heads with 1 are not touched.
+    num_heads : int, optional
+        Where the module does not say it.
+
+    Returns
+    -------
+    ClipFactors
+        What was applied: to the rows of W_Q and W_K, their biases, and the learned key of ``add_bias_kv``.
+
+    Raises
+    ------
+    ValueError
+        With the reason, before anything is changed: factors that cannot be, projections of unknown names or sizes, one
+        matrix for queries and keys, numbers that are no floats, a parameter of the module itself whose part in the
+        scores is unknown (a learned temperature), or a norm of queries or keys behind the projections whose gain
+        all heads share. Where the gain has a number for each head and component, it is multiplied instead.
+    ImportError
+        Without torch.
+
+    Notes
+    -----
+    Queries, keys and outputs of the other heads keep every bit: a linear layer computes each of its outputs from its
+    own row. Scores change by γ up to the rounding of the weights' type (in bfloat16, 2⁻⁸ for each weight). What a
+    module does to q and k in its own code, such as a division by their norm, cannot be seen here: watch it again.
+    """
+    try:
+        import torch
+
+        from analysis.audit.live.projections import projections
+    except ImportError:
+        raise ImportError("apply_clip needs torch: pip install 'attnsym[torch]'") from None
+    if not isinstance(module, torch.nn.Module):
+        raise ValueError(f"module must be a torch.nn.Module: got {type(module).__name__}")
+    found = projections(module, num_heads)
+    if np.size(gamma) != found.num_heads:
+        raise ValueError(f"gamma must have one factor for each of {found.num_heads} heads: got {np.size(gamma)}")
+    factors = split_factor(gamma, found.num_key_value_heads)
+    with torch.no_grad():
+        _multiply(found.query, factors.query, found.d_k)
+        _multiply(found.key, factors.key, found.d_k)
+    return factors
+
+
+def _multiply(sides: list[Rows], factors: Array, d_k: int) -> None:
+    for rows in sides:
+        for head, factor in enumerate(factors.tolist()):
+            if factor != 1:
+                start = rows.start + head * d_k
+                rows.values[start : start + d_k].mul_(factor)
