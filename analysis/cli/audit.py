@@ -68,6 +68,10 @@ def audit_command(
     rotary: Annotated[
         str | None, typer.Option(help="Of a checkpoint: half, interleaved or none; by default as its config.json says.")
     ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="Beside a checkpoint: queries and keys, or hidden states, to tell how far its null is off."),
+    ] = None,
     d_k: Annotated[
         int | None, typer.Option("--d-k", help="Components to audit a function with, by default 16.")
     ] = None,
@@ -102,7 +106,7 @@ def audit_command(
         "--query": query, "--key": key, "--value": value, "--padding": padding, "--causal": causal or None,
         "--softcap": softcap, "--window": window,
     }  # fmt: skip
-    of_weights = {"--num-key-value-heads": num_key_value_heads, "--rotary": rotary}
+    of_weights = {"--num-key-value-heads": num_key_value_heads, "--rotary": rotary, "--tokens": tokens}
     if function is not None:
         without = {name: value for name, value in of_files.items() if name != "--softcap"}
         _refuse(without | of_weights | {"--target": target, "--weights": weights or None}, "a function")
@@ -118,12 +122,16 @@ def audit_command(
     run = None if example else run_of(files or [])
     if run is not None:
         rest = {name: value for name, value in of_files.items() if name != "--causal"}
-        _refuse(rest | of_function | {"--target": target, "--layout": layout, "--rotary": rotary}, "the steps of a run")
+        _refuse(
+            rest | of_function | {"--target": target, "--layout": layout, "--rotary": rotary, "--tokens": tokens},
+            "the steps of a run",
+        )
         _audit_run(run, weights, num_heads, num_key_value_heads, scale, causal, json)
         return
     if weights and not example:
-        _refuse(of_files | of_function | {"--target": target, "--layout": layout}, "weights")
-        _audit_weights(files or [], num_heads, num_key_value_heads, scale, rotary, json)
+        rest = of_files if tokens is None else {name: value for name, value in of_files.items() if name != "--causal"}
+        _refuse(rest | of_function | {"--target": target, "--layout": layout}, "weights")
+        _audit_weights(files or [], num_heads, num_key_value_heads, scale, rotary, tokens, causal, json)
         return
     _refuse(of_function | of_weights | {"--weights": weights or None}, "tensors")
     if example:
@@ -168,17 +176,23 @@ def _audit_run(
 
 
 def _audit_weights(
-    files: list[Path], num_heads: int | None, key_heads: int | None, scale: str | None, rotary: str | None, json: bool
-) -> None:
+    files: list[Path], num_heads: int | None, key_heads: int | None, scale: str | None, rotary: str | None,
+    tokens: Path | None, causal: bool, json: bool,
+) -> None:  # fmt: skip
+    from analysis.audit.over_time.change import compare_audits
     from analysis.audit.weights.checkpoint import audit_checkpoint
+    from analysis.audit.weights.measured import measured
 
     result = audit_checkpoint(
         files, num_heads=num_heads, num_key_value_heads=key_heads, scale=scale_option(scale), rotary=rotary
     )
+    null = None if tokens is None else compare_audits(result, measured(result, [tokens], is_causal=causal))
     if json:
-        print_json(result.to_dict())
-    else:
-        print_weights(result)
+        print_json(result.to_dict() | ({} if null is None else {"measured": null.to_dict()}))
+        return
+    print_weights(result)
+    if null is not None:
+        print_lines(null.summary())
 
 
 def _refuse(options: Mapping[str, object], subject: str) -> None:

@@ -74,8 +74,10 @@ def test_heads_of_one_side_alone_are_told_and_kinds_are_not_mixed():
     with pytest.raises(ValueError, match="no head in common"):
         compare_audits(audit_tensors(q["a"], k["a"]), whole)
     weights = audit_weights(gaussian(3, 8, 8), gaussian(4, 8, 8), num_heads=2)
-    with pytest.raises(ValueError, match="no numbers in common"):
+    with pytest.raises(ValueError, match="stands before that of tensors"):
         compare_audits(whole, weights)
+    with pytest.raises(ValueError, match="no head in common"):
+        compare_audits(weights, whole)  # one layer, two layers
     with pytest.raises(ValueError, match="no audit"):
         compare_audits({"heads": [{}]}, {"heads": []})
 

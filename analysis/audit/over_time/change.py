@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.audit.over_time.states import FACTORS, Audit, HeadState, heads_of, kind_of
+from analysis.audit.over_time.states import FACTORS, Audit, Heads, HeadState, heads_of, kind_of
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -54,10 +54,14 @@ class Comparison:
         The heads that both audits have, in the order of the first.
     missing : tuple of str
         Heads that only one of them has.
+    null : bool
+        The first is of weights and the second of queries and keys: what isotropic tokens would give, and what these
+        give. `largest_before` is then a bound.
     """
 
     heads: tuple[HeadChange, ...]
     missing: tuple[str, ...]
+    null: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
@@ -67,7 +71,8 @@ class Comparison:
     def summary(self) -> tuple[str, ...]:
         """Return sentences: how many heads changed, and the largest changes with the factor behind each."""
         changed = [head for head in self.heads if _size(head) > math.log(NOTABLE)]
-        sentences = [f"{len(changed)} of {len(self.heads)} heads changed their score variance by more than a tenth."]
+        count = f"{len(changed)} of {len(self.heads)} heads"
+        sentences = [self._null(count) if self.null else f"{count} changed their score variance by more than a tenth."]
         sentences += [sentence(head) for head in sorted(changed, key=_size, reverse=True)[:MOST_NAMED]]
         if len(changed) > MOST_NAMED:
             sentences.append(f"{len(changed) - MOST_NAMED} more changed.")
@@ -75,6 +80,15 @@ class Comparison:
             some = ", ".join(self.missing[:6]) + (", …" if len(self.missing) > 6 else "")
             sentences.append(f"Only in one of the two: {some}.")
         return tuple(sentences)
+
+    def _null(self, count: str) -> str:
+        ratios = sorted(head.variance_ratio for head in self.heads if math.isfinite(head.variance_ratio))
+        if not ratios:
+            return "How far the null is off: no head has a finite variance in both."
+        return (
+            f"How far the null is off: these tokens make × {ratios[len(ratios) // 2]:.3g} the variance of isotropic "
+            f"ones (median of the heads; {ratios[0]:.3g} to {ratios[-1]:.3g}); {count} are off by more than a tenth."
+        )
 
     def __repr__(self) -> str:
         """Return the summary."""
@@ -85,6 +99,9 @@ def compare_audits(before: Audit | Mapping[str, Any], after: Audit | Mapping[str
     """
     Compare two audits of tensors, or two of weights: checkpoints of one run, two backends, before and after a clip.
 
+    Of weights and of the queries and keys of the same layers (in this order), it tells how far the null of the former,
+    tokens without a preferred direction, is off, and by which factor.
+
     Parameters
     ----------
     before, after : TensorAudit, WeightsAudit, or what their `to_dict` gave
@@ -92,12 +109,13 @@ def compare_audits(before: Audit | Mapping[str, Any], after: Audit | Mapping[str
     Returns
     -------
     Comparison
-        Heads are matched by layer and number.
+        Heads are matched by layer and number; weights and tensors without a layer name in common by the order of
+        their layers, where they are as many.
 
     Raises
     ------
     ValueError
-        For something that is no audit, two audits of different kinds, or two without a head in common.
+        For something that is no audit, tensors before weights, or two audits without a head in common.
 
     Notes
     -----
@@ -106,14 +124,27 @@ def compare_audits(before: Audit | Mapping[str, Any], after: Audit | Mapping[str
     fifths of the variance afterwards, and of what was added if it grew, it is named beside the factor; of weights, else
     one direction of the tokens likewise.
     """
-    if kind_of(before) != kind_of(after):
-        raise ValueError(f"an audit of {kind_of(before)} and one of {kind_of(after)} have no numbers in common")
+    kinds = kind_of(before), kind_of(after)
+    if kinds == ("tensors", "weights"):
+        raise ValueError("an audit of weights says what isotropic tokens give: it stands before that of tensors")
     first, second = heads_of(before), heads_of(after)
+    null = kinds == ("weights", "tensors")
+    if null and not first.keys() & second.keys():
+        second = _in_order(first, second)
     both = [place for place in first if place in second]
     if not both:
         raise ValueError("the two audits have no head in common: their layers have other names")
     missing = [f"{printable(layer)} {head}" for layer, head in (*first, *second) if (layer, head) not in both]
-    return Comparison(tuple(change(*place, first[place], second[place]) for place in both), tuple(missing))
+    return Comparison(tuple(change(*place, first[place], second[place]) for place in both), tuple(missing), null)
+
+
+def _in_order(first: Heads, second: Heads) -> Heads:
+    """Return the second's heads under the layer names of the first, where the layers are as many."""
+    names, others = (list(dict.fromkeys(layer for layer, _ in heads)) for heads in (first, second))
+    if len(names) != len(others):
+        return second
+    name_of = dict(zip(others, names, strict=True))
+    return {(name_of[layer], head): state for (layer, head), state in second.items()}
 
 
 def change(layer: str, head: int, before: HeadState, after: HeadState) -> HeadChange:

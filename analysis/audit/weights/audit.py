@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -109,7 +109,12 @@ def audit_weights(
         )
         for name, *parts in _columns(given, names)
     ]  # fmt: skip
-    return audit_projections(layers, scale=resolve_scale(scale), n_keys=n_keys, source="arrays")
+    fetch = [partial(_given, layer) for layer in layers]
+    return audit_projections(fetch, scale=resolve_scale(scale), n_keys=n_keys, source="arrays")
+
+
+def _given(layer: Projections) -> Projections:
+    return layer
 
 
 def as_projections(
@@ -125,7 +130,9 @@ def as_projections(
     key_heads: int,
     rotary: str | None = None,
     rotary_dims: int | None = None,
+    rotary_base: float = 10000.0,
     norm: str | None = None,
+    norm_before: bool = True,
     query_norm: NormTensors | None = None,
     key_norm: NormTensors | None = None,
 ) -> Projections:
@@ -169,6 +176,8 @@ def as_projections(
         centred=norm == "layer" or (norm is None and norm_bias is not None),
         rotary=rotary,
         rotary_dims=dims,
+        rotary_base=rotary_base,
+        norm_before=norm_before,
     )
     return replace(
         layer,
@@ -212,20 +221,20 @@ def _vector_norm(
 
 @np.errstate(all="ignore")  # what is not finite is found and told in words
 def audit_projections(
-    layers: Iterable[Projections], *, scale: Scale, n_keys: int, source: str, notes: Sequence[str] = ()
+    layers: Sequence[Callable[[], Projections]], *, scale: Scale, n_keys: int, source: str, notes: Sequence[str] = ()
 ) -> WeightsAudit:
-    """Audit layers one after the other; `audit_weights` and `audit_checkpoint` end here."""
+    """Audit layers one after the other, each fetched at its turn; `audit_weights` and `audit_checkpoint` end here."""
     if isinstance(n_keys, bool) or not isinstance(n_keys, int) or n_keys < 2:
         raise ValueError(f"n_keys must be a whole number of at least 2: got {n_keys!r}")
     found: list[tuple[HeadWeights, Account]] = []
     with one_blas_thread(), ThreadPoolExecutor(available_workers()) as pool:
-        for layer in layers:
+        for load in layers:
+            layer = load()
             one = partial(measure, layer, scale=scale(layer.query.shape[1], n_keys), n_keys=n_keys)
             run = pool.map if layer.query.size >= PARALLEL_WEIGHTS else map
             found += run(one, range(layer.query.shape[0]))
-    return WeightsAudit(
-        source, scale.label, n_keys, tuple(notes), tuple(map(partial(_judged, n_keys), *_told(found, n_keys)))
-    )
+    heads = tuple(map(partial(_judged, n_keys), *_told(found, n_keys)))
+    return WeightsAudit(source, scale.label, n_keys, tuple(notes), heads, tuple(layers), scale)
 
 
 def _told(

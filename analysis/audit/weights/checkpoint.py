@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class _Model:
     key_heads: int
     rotary: str | None
     rotary_share: float
+    rotary_base: float
     one_plus_gain: bool
     layer_norm: bool
     layer_qk_norm: bool
@@ -88,7 +90,7 @@ def audit_checkpoint(
             "where one norm is taken over all heads, its length is held at its root mean square."
         )
     return audit_projections(
-        (_projections(names, tensors, model) for names in layers),
+        [partial(_projections, names, tensors, model) for names in layers],
         scale=resolve_scale(factor),
         n_keys=n_keys,
         source=", ".join(Path(path).name or str(path) for path in paths),
@@ -127,6 +129,7 @@ def _model(
         grouped or chosen,
         kind,
         share,
+        _base(config),
         one_plus_gain=family.startswith(("gemma", "qwen3_next")),
         layer_norm=layer_norm and any(name.startswith("layer_norm_eps") for name in config),
         layer_qk_norm=family in _LAYER_QK_NORM,
@@ -136,6 +139,13 @@ def _model(
     told = f"{model.num_heads} query heads, {model.key_heads} key heads"
     told += f"; rotary embedding ({kind}), averaged over positions." if kind else "; no rotary embedding."
     return model, [told]
+
+
+def _base(config: Mapping[str, Any]) -> float:
+    nested = config.get("rope_parameters")
+    value = config.get("rope_theta") or config.get("rotary_emb_base")
+    value = value or (nested.get("rope_theta") if isinstance(nested, dict) else None)
+    return float(value) if isinstance(value, int | float) and value > 0 else 10000.0
 
 
 def _scale(config: Mapping[str, Any], scale: ScaleLike) -> tuple[ScaleLike, list[str]]:
@@ -171,7 +181,7 @@ def _projections(names: WeightNames, tensors: Mapping[str, StoredTensor], model:
     return as_projections(
         names.layer, q, k, of_query, of_key, gain, offset,
         num_heads=model.num_heads, key_heads=model.key_heads, rotary=model.rotary,
-        rotary_dims=int(d_k * model.rotary_share),
+        rotary_dims=int(d_k * model.rotary_share), rotary_base=model.rotary_base, norm_before=names.norm_before,
         norm="layer" if offset is not None or (model.layer_norm and gain is not None) else "rms",
         query_norm=_norm_tensors(names.query_norm, query_gain, tensors, model),
         key_norm=_norm_tensors(names.key_norm, key_gain, tensors, model),

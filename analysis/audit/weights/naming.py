@@ -34,7 +34,8 @@ class WeightNames:
 
     `fused` is "blocks" or "by group" where `query` and `key` are one tensor; `by_rows` tells weights of shape
     (outputs, inputs), as torch's Linear has them, and is None where the shape must tell. `gain` and `offset` are of the
-    norm before, `query_norm` and `key_norm` the gains of norms after the projections.
+    norm before (of the block before where `norm_before` is False), `query_norm` and `key_norm` the gains of norms after
+    the projections.
     """
 
     layer: str
@@ -48,6 +49,7 @@ class WeightNames:
     offset: str | None = None
     query_norm: str | None = None
     key_norm: str | None = None
+    norm_before: bool = True
 
 
 def find_projections(names: Iterable[str]) -> list[WeightNames]:
@@ -112,6 +114,7 @@ def _with_norms(names: WeightNames, held: set[str]) -> WeightNames:
         offset=None if names.gain is None else _held(held, _bias_of(names.gain)),
         query_norm=query,
         key_norm=key,
+        norm_before=_POST.fullmatch(names.layer) is None,
     )
 
 

@@ -34,8 +34,10 @@ class Projections:
         The norm before takes off each token's mean (layer norm).
     norm_query, norm_key : VectorNorm or None
         Of the queries and keys themselves.
+    norm_before : bool
+        The norm stands between the hidden states and the projections; else, after the block before (BERT).
     rotary : {"half", "interleaved"} or None
-        How rotary embedding pairs the first `rotary_dims` components.
+        How rotary embedding pairs the first `rotary_dims` components; it turns them as its base says.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Projections:
     norm_key: VectorNorm | None = None
     rotary: str | None = None
     rotary_dims: int | None = None
+    rotary_base: float = 10000.0
+    norm_before: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,22 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from analysis.audit.tensors.arrays import LayerArrays
+from analysis.audit.tensors.audit import audit_layers
 from analysis.audit.tensors.columns import Column, html_table
+from analysis.audit.tensors.layers import Layer
+from analysis.audit.tensors.result import TensorAudit
+from analysis.audit.tensors.visibility import Rules
 from analysis.audit.weights.heads import HeadWeights
+from analysis.audit.weights.hidden import of_hidden
+from analysis.audit.weights.projections import Projections
+from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -53,6 +63,8 @@ class WeightsAudit:
     n_keys: int
     notes: tuple[str, ...]
     heads: tuple[HeadWeights, ...]
+    _layers: tuple[Callable[[], Projections], ...] = field(default=(), repr=False, compare=False)
+    _scale: Scale | None = field(default=None, repr=False, compare=False)
 
     @property
     def null(self) -> str:
@@ -61,6 +73,45 @@ class WeightsAudit:
             "Tokens after the norm have length √d_model and no preferred direction (E x xᵀ = I), and queries and keys "
             "come from different tokens; trained models differ: audit their queries and keys too."
         )
+
+    def of_hidden(self, hidden: Any, *, is_causal: bool = False) -> TensorAudit:
+        """
+        Audit the queries and keys that these weights make of a sample of hidden states.
+
+        Parameters
+        ----------
+        hidden : array_like, sequence of array_like, or mapping of layer name to array_like
+            (batch, n_tokens, d_model) of every layer audited, in order: what enters the norm before the projections,
+            or the projections themselves where no gain of such a norm is known (or it belongs to the block before).
+            Rotary embedding turns token i of a sample to position i.
+        is_causal : bool
+
+        Returns
+        -------
+        TensorAudit
+            ``compare_audits(weights, audit)`` tells how far the null is off.
+
+        Raises
+        ------
+        ValueError
+            For another number of layers, or states that do not fit.
+        """
+        names = list(dict.fromkeys(head.layer for head in self.heads))
+        if isinstance(hidden, Mapping):
+            missing = [name for name in names if name not in hidden]
+            if missing:
+                raise ValueError(f"hidden must have the layers of the weights: {printable(missing[0])} is missing")
+            samples = [hidden[name] for name in names]
+        else:
+            samples = list(hidden) if isinstance(hidden, list | tuple) else [hidden]
+        if len(samples) != len(self._layers):
+            raise ValueError(f"hidden must have one array per layer, {len(self._layers)}: got {len(samples)}")
+        assert self._scale is not None
+        layers = [
+            Layer(name, partial(_fetch, load, states))
+            for name, load, states in zip(names, self._layers, samples, strict=True)
+        ]
+        return audit_layers(layers, rules=Rules(is_causal=is_causal), scale=self._scale, source="hidden states")
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the heads as dictionaries of plain numbers and words, NaN as None."""
@@ -106,6 +157,10 @@ class WeightsAudit:
 
     def _repr_html_(self) -> str:
         return html_table(COLUMNS, self.heads, self.summary())
+
+
+def _fetch(load: Callable[[], Projections], states: Any) -> LayerArrays:
+    return of_hidden(load(), states)
 
 
 def _sentence(head: HeadWeights) -> str:
