@@ -49,7 +49,7 @@ def attention(
     class Attention(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.num_heads = heads
+            self.num_heads, self.num_key_value_heads = heads, key_heads
             if head_dim:
                 self.head_dim = d_k
             width = 16 if head_dim else heads * d_k
@@ -99,6 +99,7 @@ CASES = {
     "grouped": {"key_heads": 2, "rotary": True},
     "one key head": {"key_heads": 1},
     "in blocks": {"names": ("qkv",), "head_dim": False},
+    "in grouped blocks": {"names": ("qkv_proj",), "key_heads": 2},
 }
 
 
@@ -218,7 +219,7 @@ class TestTorch:
             module.head_dim, reason = 12, "4 heads do not fit its projections"
         elif kind == "grouped blocks":
             module = attention(torch, names=("qkv",))
-            module.num_key_value_heads, reason = 2, "no three blocks of one width"
+            module.num_key_value_heads, reason = 2, "qkv is no three blocks of queries, keys and values"
         elif kind == "parametrised":
             nn.utils.parametrizations.weight_norm(module.k_proj)
             reason = "k_proj is ParametrizedLinear, not a plain linear layer"

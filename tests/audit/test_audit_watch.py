@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis import AttentionAlert, AttentionWarning, WatchRow, read_history, watch
-from analysis.audit.live.alerts import Alarm
+from analysis.audit.live.alerts import Alarm, cause
 from analysis.audit.live.history import HistoryFile
 
 
@@ -99,7 +99,7 @@ def test_every_must_be_a_positive_whole_number(every):
         ({"scale": 8.0}, "the scale × 22.6 (channel 2 carries 75% of the largest score)"),
         ({"query_norm": 90.0, "largest_channel_share": 0.1}, "norms of the queries × 31.8"),
         ({"key_norm": 90.0, "largest_channel_share": 0.1}, "norms of the keys × 31.8"),
-        ({"cosine_at_largest": -1.0, "largest_channel_share": 0.1}, "alignment of q and k × 2.83"),
+        ({"cosine_at_largest": -1.0, "largest_channel_share": 0.1}, "alignment of q and k × 1.43"),
         ({"d_k": 0}, "its queries and keys were not seen"),
     ],
 )
@@ -116,6 +116,25 @@ def test_an_alert_names_the_largest_factor(changes, words):
         words,
     )
     assert str(alert) == f'h.0,"attn", head 1, step 3: largest_score 130 is above 100; {words}.'
+
+
+def test_an_alert_tells_what_grew():
+    told = []
+    alarm = Alarm({"largest_score": 100, "action": told.append})
+    calm = example_row(step=0, largest_score=20.0, scale=8.0, largest_channel_share=0.1, key_norm_at_largest=3.0)
+    alarm.see([calm, dataclasses.replace(calm, head=0, largest_score=99.0)])
+    # the scale is the largest factor, and was so from the start: the keys have grown
+    alarm.see([dataclasses.replace(calm, step=7, largest_score=120.0, key_norm=18.0, key_norm_at_largest=18.0)])
+    alarm.see([dataclasses.replace(calm, step=8, head=0, largest_score=101.0, key_norm=3.1)])
+    assert [alert.cause for alert in told] == ["norms of the keys × 6 since step 0", "the scale × 22.6"]
+
+
+def test_alignment_is_what_chance_does_not_give():
+    # in three dimensions a random cosine is uniform: one of N exceeds 1 - 1/N
+    row = example_row(d_k=3, rows=10, n_keys=10, cosine_at_largest=0.99, scale=0.1, query_norm=0.1, key_norm=0.1)
+    assert cause(row).startswith("alignment of q and k × 1 ")
+    one = dataclasses.replace(row, d_k=1, cosine_at_largest=1.0)
+    assert cause(one).startswith("alignment of q and k × 1 ")
 
 
 @pytest.mark.parametrize(

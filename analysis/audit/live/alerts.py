@@ -23,6 +23,7 @@ QUANTITIES = {
 }
 CHANNEL = 0.4
 MAJORITY = 0.5
+GROWN = 1.25  # a largest score that grew by less is explained by what it is, not by what changed
 
 
 class AttentionWarning(UserWarning):
@@ -68,17 +69,19 @@ class Alarm:
                 raise ValueError(f"the threshold of {name} must be a finite number: got {value!r}")
         self.thresholds: dict[str, float] = rest
         self._told: set[tuple[str, int, int, str]] = set()
+        self._first: dict[tuple[str, int, int], WatchRow] = {}
 
     def see(self, rows: Iterable[WatchRow]) -> None:
         """Tell which rows are beyond a threshold for the first time."""
         for row in rows:
+            first = self._first.setdefault((row.module, row.call, row.head), row)
             for quantity, threshold in self.thresholds.items():
                 column, below = QUANTITIES[quantity]
                 value = getattr(row, column)
                 place = (row.module, row.call, row.head, quantity)
                 if (value < threshold if below else value > threshold) and place not in self._told:
                     self._told.add(place)
-                    self._tell(Alert(row, quantity, value, threshold, cause(row)))
+                    self._tell(Alert(row, quantity, value, threshold, cause(row, first)))
 
     def _tell(self, alert: Alert) -> None:
         if callable(self.action):
@@ -89,12 +92,13 @@ class Alarm:
             warnings.warn(str(alert), AttentionWarning, stacklevel=2)
 
 
-def cause(row: WatchRow) -> str:
+def cause(row: WatchRow, first: WatchRow | None = None) -> str:
     """
-    Return the largest factor of the largest score, against q and k of length √d_k at a random angle and 1/√d_k.
+    Return why a head's largest score is large: the factor that grew most since an earlier row, or the largest one.
 
     |s| = scale·√d_k × ‖q‖/√d_k × ‖k‖/√d_k × √d_k·|cos|, each norm taken apart into the rms over tokens and what this
-    token has beyond it. Where one column takes more than half of the weight, that is told too.
+    token has beyond it, and the cosine into what the largest of so many random directions has and the rest. Where one
+    column takes more than half of the weight, that is told too.
     """
     held = "".join(
         f"; {name} takes {share:.0%} of the weight"
@@ -103,14 +107,19 @@ def cause(row: WatchRow) -> str:
     )
     if not row.d_k or math.isnan(row.query_norm):
         return "its queries and keys were not seen" + held
-    factors = {name: factor for name, factor in _factors(row).items() if math.isfinite(factor)}
+    factors, since = _factors(row), ""
+    if first is not None and row.largest_score > GROWN * first.largest_score:
+        factors = {name: _ratio(factor, _factors(first)[name]) for name, factor in factors.items()}
+        since = f" since step {first.step}"
+    factors = {name: factor for name, factor in factors.items() if math.isfinite(factor)}
     if not factors:
         return "no factor of its scores is finite" + held
     name = max(factors, key=lambda word: factors[word])
+    words = name.format(query=row.query_at_largest, key=row.key_at_largest)
     channel = ""
     if row.largest_channel_share > CHANNEL:
         channel = f" (channel {row.largest_channel} carries {row.largest_channel_share:.0%} of the largest score)"
-    return f"{name} × {factors[name]:.3g}{channel}{held}"
+    return f"{words} × {factors[name]:.3g}{since}{channel}{held}"
 
 
 def _factors(row: WatchRow) -> dict[str, float]:
@@ -119,10 +128,19 @@ def _factors(row: WatchRow) -> dict[str, float]:
         "the scale": abs(row.scale) * root,
         "norms of the queries": row.query_norm / root,
         "norms of the keys": row.key_norm / root,
-        f"the norm of one query ({row.query_at_largest})": _ratio(row.query_norm_at_largest, row.query_norm),
-        f"the norm of one key ({row.key_at_largest})": _ratio(row.key_norm_at_largest, row.key_norm),
-        "alignment of q and k": abs(row.cosine_at_largest) * root,
+        "the norm of one query ({query})": _ratio(row.query_norm_at_largest, row.query_norm),
+        "the norm of one key ({key})": _ratio(row.key_norm_at_largest, row.key_norm),
+        "alignment of q and k": _ratio(abs(row.cosine_at_largest), _largest_cosine(row.d_k, row.rows * row.n_keys)),
     }
+
+
+def _largest_cosine(d_k: int, pairs: int) -> float:
+    """Return the |cosine| that one of so many random pairs exceeds: cos² of a random pair is Beta(½, (d_k − 1)/2)."""
+    if d_k < 2 or pairs < 2:
+        return 1.0
+    from scipy.special import betainccinv
+
+    return math.sqrt(float(betainccinv(0.5, (d_k - 1) / 2, 1 / pairs)))
 
 
 def _ratio(value: float, by: float) -> float:

@@ -13,7 +13,7 @@ from torch import nn
 from analysis.vocabulary.text import printable
 
 _PAIRS = (("q_proj", "k_proj"), ("query", "key"), ("to_q", "to_k"), ("q_lin", "k_lin"), ("wq", "wk"), ("q", "k"))
-_PACKED = ("qkv", "c_attn", "qkv_proj")  # queries, keys and values in three blocks, one after the other
+_PACKED = ("qkv", "c_attn", "qkv_proj")  # all queries, then all keys, then all values
 _NORM = r"{0}_?(layer_?)?norm|(layer_?)?norm_?{0}|ln_?{0}|{0}_?ln"
 _SIDES = {"query": "(q|query)", "key": "(k|key)"}
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads")
@@ -119,15 +119,14 @@ def _linear(module: nn.Module, heads: int) -> dict[str, tuple[list[Rows], int]]:
     if packed is None:
         raise _refuse(module, "no projections of known names (q_proj and k_proj, query and key, qkv, ...) were found")
     rows = list(_of(module, packed))
-    width, rest = divmod(rows[0].values.shape[0], 3)
-    grouped = any(getattr(module, name, heads) != heads for name in ("num_key_value_heads", "num_kv_heads"))
-    square = hasattr(module, "head_dim") or rows[0].values.shape[1] == width
-    if rest or grouped or not square:
-        raise _refuse(module, f"{packed} is no three blocks of one width for queries, keys and values")
-    return {
-        "query": (rows, width),
-        "key": ([Rows(row.name, row.values, width) for row in rows], width),
-    }
+    outputs, inputs = rows[0].values.shape
+    stated = getattr(module, "head_dim", None)
+    width = inputs if stated is None else heads * stated
+    key_width, rest = divmod(outputs - width, 2)
+    key_heads = next((getattr(module, n) for n in ("num_key_value_heads", "num_kv_heads") if hasattr(module, n)), heads)
+    if rest or key_width <= 0 or key_width * heads != width * key_heads:
+        raise _refuse(module, f"{packed} is no three blocks of queries, keys and values, of the widths that it states")
+    return {"query": (rows, width), "key": ([Rows(row.name, row.values, width) for row in rows], key_width)}
 
 
 def _of(module: nn.Module, name: str) -> Iterator[Rows]:
