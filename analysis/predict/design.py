@@ -6,20 +6,29 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.predict.exact import expected_entropy, expected_jacobian_frobenius_squared, expected_max_weight
-from analysis.predict.inverse import scale_for
-from analysis.vocabulary.numbers import number, positive, positive_integer
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.predict.design_advice import advice
+from analysis.predict.exact import (
+    expected_entropy,
+    expected_jacobian_frobenius_squared,
+    expected_max_weight,
+    expected_query_gradient_squared,
+)
+from analysis.predict.initialisation import read_initialisation
+from analysis.predict.largest_score import largest_score
+from analysis.predict.mechanism.setting import read_mechanism
+from analysis.vocabulary.numbers import number, positive_integer, shown
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
 
-# Entropy fractions beyond which a row says next to nothing of its scores, or looks at next to one key.
-SPREAD, SHARP = 0.98, 0.35
-NAMED_INITS = ("xavier", "xavier-head", "linear", "t5", "mup")
+BFLOAT16_DIGITS = 8  # of the significand, the hidden one counted
 
 
 @dataclass(frozen=True)
 class Design:
     """
-    The scores of one head at initialisation, for tokens of squared length d_model.
+    The scores of one head at initialisation.
 
     Attributes
     ----------
@@ -33,6 +42,12 @@ class Design:
         The factor of kᵀq, or the temperature of cosines.
     advice : tuple of str
         What is off and what would mend it, each with the derivation or prediction behind it.
+    query_gradient_norm : float
+        Root mean square of ‖∂(g·p)/∂q‖ for g ~ N(0, I), q before a QK-norm; infinite for that norm at d_k below 3.
+    largest_score : float
+        E of the largest of the n_keys scores.
+    bfloat16_error : float
+        Half the distance between bfloat16 numbers of that size: what rounding it moves the logarithm of a weight by.
     """
 
     score_variance: float
@@ -43,6 +58,9 @@ class Design:
     gradient_norm: float
     scale: float
     advice: tuple[str, ...]
+    query_gradient_norm: float
+    largest_score: float
+    bfloat16_error: float
 
 
 def design(
@@ -52,11 +70,14 @@ def design(
     n_keys: int,
     init: str = "normal:0.02",
     norm: Literal["none", "layer", "rms"] = "layer",
+    norm_gain: ArrayLike = 1.0,
     token_correlation: float = 0.0,
     scale: ScaleLike = None,
     softcap: float | None = None,
     qk_norm: Literal["l2", "rms"] | None = None,
+    qk_gain: ArrayLike = 1.0,
     sink: float | None = None,
+    rotary: bool = False,
 ) -> Design:
     """
     Predict the scores of one head before training.
@@ -68,16 +89,22 @@ def design(
     init : str
         Law of the projections: "normal:STD", "uniform:BOUND", "xavier" (query, key and value packed in one matrix),
         "xavier-head" (a matrix a head), "linear" (uniform within 1/√d_model), "t5" or "mup" (normal, 1/√d_model, with
-        1/d_k as scale).
+        1/d_k as scale). See `read_initialisation`.
     norm : {"none", "layer", "rms"}
-        Before the projections, with gains of 1. Without one the components of tokens are taken to have mean square 1.
+        Before the projections. Without one the components of tokens are taken to have mean square 1.
+    norm_gain : float or array_like of shape (d_model,), optional
+        Gains of that norm.
     token_correlation : float
         ρ in [0, 1): the mean cosine between tokens.
     scale : {"sqrt", "unscaled"}, number, expression or callable, optional
         None is 1/√d_k, 1 for "t5", 1/d_k for "mup" and 1 for qk_norm="l2".
     softcap, sink : float, optional
     qk_norm : {"l2", "rms"}, optional
-        Of query and key, with gains of 1: cosines of temperature scale, or scale·d_k.
+        Of query and key: cosines of temperature scale, or scale·d_k, times the gain.
+    qk_gain : float or array_like of shape (d_k,), optional
+        Product of the gains of query and key, one number or one a component.
+    rotary : bool, optional
+        Whether query and key are rotated by their positions, which needs an even d_k and changes no number here.
 
     Returns
     -------
@@ -91,84 +118,101 @@ def design(
     Notes
     -----
     Given tokens, q and k of Gaussian projections are Gaussian with deviations a_q‖x‖ and a_k‖x‖: kᵀq is that of
-    standard vectors times a_q a_k d_model √(1 - ρ), and the exact expectations apply. For uniform projections the
-    components of q and k are sums of d_model terms, Gaussian up to errors of order 1/d_model.
+    standard vectors times a_q a_k ‖x‖² √(1 - ρ), ‖x‖² = d_model times the mean square of the gains, and the exact
+    expectations apply where all cosines between tokens are ρ. The variance needs no Gaussian law. Errors: cosines of
+    random tokens scatter by 1/√d_model about their mean, and components of q and k of uniform projections are sums of
+    d_model terms; both change expectations by O(1/d_model). Unequal gains of a QK-norm leave the variance exact,
+    (scale·d_k)² mean(gain²)/d_k, and the law of a cosine up to O(1/d_k).
 
     Source: rotation invariance of Gaussian projections; Bienaymé for the variance.
     """
     model, width, keys = (positive_integer(n, v) for n, v in (("d_model", d_model), ("d_k", d_k), ("n_keys", n_keys)))
-    if keys < 2:
-        raise ValueError(f"n_keys must be at least 2 here: got {keys}")
-    if norm not in ("none", "layer", "rms"):
-        raise ValueError(f"norm must be none, layer or rms: got {norm!r}")
-    if qk_norm not in (None, "l2", "rms"):
-        raise ValueError(f"qk_norm must be l2 or rms: got {qk_norm!r}")
+    _check(keys, width, norm, qk_norm, rotary)
     correlation = number("token_correlation", token_correlation)
     if not 0 <= correlation < 1:
-        raise ValueError(f"token_correlation must be in [0, 1): got {token_correlation!r}")
+        raise ValueError(f"token_correlation must be in [0, 1): got {shown(token_correlation)}")
     if qk_norm is not None and correlation:
         raise ValueError("token_correlation goes without qk_norm: keys that share a part have no exact cosines here")
-    query, key = deviations(init, model, width)
-    usual = {"t5": "unscaled", "mup": "1/d_k"}.get(init, "unscaled" if qk_norm == "l2" else "sqrt")
-    factor = abs(resolve_scale(usual if scale is None else scale)(width, keys))
+    token_square = model * _mean_square("norm_gain", norm_gain, model, needs=norm != "none", of="norm layer or rms")
+    cosine_gain = math.sqrt(_mean_square("qk_gain", qk_gain, width, needs=qk_norm is not None, of="qk_norm"))
+    law = read_initialisation(init, model, width)
+    factor = abs(resolve_scale(_usual(law.scale, qk_norm) if scale is None else scale)(width, keys))
+    ratio = law.query * law.key * token_square * math.sqrt(1 - correlation)
     where: dict[str, Any] = {"d_k": width, "softcap": softcap, "sink": sink}
-    if qk_norm is None:
-        ratio = query * key * model * math.sqrt(1 - correlation)
-        effective, variance = factor * ratio, (factor * ratio) ** 2 * width
-    else:
-        where["score"] = "cosine"
-        effective = factor * width if qk_norm == "rms" else factor
-        ratio, variance = effective / factor if factor else 1.0, effective**2 / width
-    where["scale"] = effective
+    for name, values in (("softcap", softcap), ("sink", sink)):
+        if getattr(read_mechanism(**{name: values}), name).ndim:
+            raise ValueError(f"{name} must be one number here: got {shown(values)}")
+    if qk_norm is not None:
+        where["score"], ratio = "cosine", cosine_gain * (width if qk_norm == "rms" else 1)
+    where["scale"] = effective = factor * ratio
+    if not 1e-150 < ratio < 1e150:
+        raise ValueError(f"init and gains must make scores of a size that a float holds: got a factor of {ratio:.3g}")
+    variance = effective**2 / width if qk_norm is not None else effective**2 * width
     entropy = float(expected_entropy(keys, **where))
-    fraction = entropy / math.log(keys)
-    gradient = math.sqrt(float(expected_jacobian_frobenius_squared(keys, **where)))
-    advice = _advice(fraction, variance, keys, where, ratio, init)
-    largest = float(expected_max_weight(keys, **where))
-    return Design(variance, entropy, fraction, math.exp(entropy), largest, gradient, factor, advice)
+    largest = largest_score(keys, width, effective, is_cosine=qk_norm is not None, softcap=softcap)
+    return Design(
+        score_variance=variance,
+        entropy=entropy,
+        entropy_fraction=entropy / math.log(keys),
+        effective_keys=math.exp(entropy),
+        max_weight=float(expected_max_weight(keys, **where)),
+        gradient_norm=math.sqrt(float(expected_jacobian_frobenius_squared(keys, **where))),
+        scale=factor,
+        advice=advice(
+            variance, entropy / math.log(keys), largest, bfloat16_error(largest), keys, where, ratio,
+            is_gaussian=law.is_gaussian or qk_norm is not None,
+            equal_gains=np.ptp(np.asarray(qk_gain, dtype=np.float64)) == 0,
+            rotary=rotary,
+        ),
+        query_gradient_norm=_query_gradient(keys, where) / (law.query * math.sqrt(token_square)),
+        largest_score=largest,
+        bfloat16_error=bfloat16_error(largest),
+    )  # fmt: skip
 
 
-def deviations(init: str, d_model: int, d_k: int) -> tuple[float, float]:
-    """Return the deviations of the entries of the projections of query and key."""
-    kind, _, size = init.partition(":") if isinstance(init, str) else ("", "", "")
-    if kind in ("normal", "uniform") and size:
-        try:
-            value = positive("init", float(size))
-        except ValueError:
-            raise ValueError(f"init {kind} needs a number above 0 after the colon: got {init!r}") from None
-        return (value, value) if kind == "normal" else (value / math.sqrt(3), value / math.sqrt(3))
-    known = {
-        "xavier": math.sqrt(2 / (4 * d_model)),
-        "xavier-head": math.sqrt(2 / (d_model + d_k)),
-        "linear": 1 / math.sqrt(3 * d_model),
-        "t5": 1 / math.sqrt(d_model),
-        "mup": 1 / math.sqrt(d_model),
-    }
-    if init not in known:
-        raise ValueError(f"init must be normal:STD, uniform:BOUND or one of {', '.join(NAMED_INITS)}: got {init!r}")
-    return (known[init] / math.sqrt(d_k) if init == "t5" else known[init]), known[init]
+def bfloat16_error(score: float) -> float:
+    """Return half the distance between bfloat16 numbers at that size, 0 at 0."""
+    return 2.0 ** (math.frexp(score)[1] - 1 - BFLOAT16_DIGITS) if score else 0.0
 
 
-def _advice(
-    fraction: float, variance: float, n_keys: int, where: dict[str, Any], ratio: float, init: str
-) -> tuple[str, ...]:
-    """Say what is off, and which scale would mend it."""
-    lines = [f"The scores have variance {variance:.4g} (derivation score-variance)."]
-    if fraction > SPREAD:
-        lines.append(f"Weights are nearly uniform: {fraction:.2%} of log n_keys (expected_entropy).")
-    elif fraction < SHARP:
-        lines.append(f"Weights are nearly one-hot: {fraction:.2%} of log n_keys (expected_entropy).")
-    else:
-        lines.append(f"Weights are neither uniform nor one-hot: {fraction:.2%} of log n_keys (expected_entropy).")
-    if where.get("score") != "cosine" and not 0.25 <= variance <= 4:
-        lines.append(f"A scale of {1 / (ratio * math.sqrt(where['d_k'])):.4g} gives variance 1 (scale-uniqueness).")
-    if not SHARP <= fraction <= SPREAD:
-        mechanism = {name: where[name] for name in ("softcap", "sink", "score") if where.get(name) is not None}
-        try:
-            found = float(scale_for("entropy_fraction", 0.9, n_keys, d_k=where["d_k"], **mechanism)) / ratio
-            lines.append(f"A scale of {found:.4g} gives 90% of log n_keys (scale_for).")
-        except ValueError as error:
-            lines.append(f"No one scale gives 90% of log n_keys: {error}.")
-    if init.startswith(("uniform", "xavier", "linear")):
-        lines.append("Uniform projections are Gaussian up to errors of order 1/d_model.")
-    return tuple(lines)
+def _check(n_keys: int, d_k: int, norm: Any, qk_norm: Any, rotary: Any) -> None:
+    if n_keys < 2:
+        raise ValueError(f"n_keys must be at least 2 here: got {n_keys}")
+    if not isinstance(norm, str) or norm not in ("none", "layer", "rms"):
+        raise ValueError(f"norm must be none, layer or rms: got {shown(norm)}")
+    if qk_norm is not None and (not isinstance(qk_norm, str) or qk_norm not in ("l2", "rms")):
+        raise ValueError(f"qk_norm must be l2 or rms: got {shown(qk_norm)}")
+    if not isinstance(rotary, bool | np.bool_):
+        raise ValueError(f"rotary must be True or False: got {shown(rotary)}")
+    if rotary and d_k % 2:
+        raise ValueError(f"rotary turns pairs of components, so d_k must be even: got {d_k}")
+
+
+def _usual(scale: str, qk_norm: str | None) -> str:
+    """Return the scale that belongs to an initialisation, or to cosines."""
+    return "unscaled" if qk_norm == "l2" and scale == "sqrt" else scale
+
+
+def _mean_square(argument: str, gain: Any, length: int, *, needs: bool, of: str) -> float:
+    """Read gains, one or one a component, and return their mean square."""
+    try:
+        gains = np.asarray(gain)
+        numeric = gains.dtype.kind in "iuf" and gains.shape in ((), (length,))
+    except (TypeError, ValueError):
+        numeric = False
+    if not numeric or not np.isfinite(gains).all() or not gains.any():
+        raise ValueError(f"{argument} must be a finite number other than 0, or {length} of them: got {shown(gain)}")
+    with np.errstate(all="ignore"):
+        square = float(np.mean(np.square(gains.astype(np.float64))))
+    if not needs and not np.all(gains == 1):
+        raise ValueError(f"{argument} needs {of}: got it without")
+    if not 0 < square < math.inf:
+        raise ValueError(f"{argument} must have a square that a float holds: got {shown(gain)}")
+    return square
+
+
+def _query_gradient(n_keys: int, where: dict[str, Any]) -> float:
+    """Return the root mean square for a standard query; infinite where the norm of a short query makes it so."""
+    if where.get("score") == "cosine" and where["d_k"] < 3:
+        return math.inf
+    return math.sqrt(float(expected_query_gradient_squared(n_keys, **where)))

@@ -7,6 +7,7 @@ from analysis.confront.claims.bounded import BOUNDED_CLAIMS
 from analysis.confront.claims.dependence import DEPENDENCE_CLAIMS
 from analysis.confront.claims.entropy import ENTROPY_CLAIMS
 from analysis.confront.claims.gradient import GRADIENT_CLAIMS
+from analysis.confront.claims.initialisation import INITIALISATION_CLAIMS
 from analysis.confront.claims.length import LENGTH_CLAIMS
 from analysis.confront.claims.mechanisms import MECHANISM_CLAIMS
 from analysis.confront.claims.method import METHOD_CLAIMS
@@ -25,5 +26,6 @@ CLAIMS = (
     *QUERY_GRADIENT_CLAIMS,
     *BOUNDED_CLAIMS,
     *MECHANISM_CLAIMS,
+    *INITIALISATION_CLAIMS,
     *METHOD_CLAIMS,
 )
