@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib import colormaps
 
 from analysis.show.drawing import SCALE_COLOURS, drawn_without_latex, new_figure, shortened
-from analysis.show.heatmaps import audit_map, map_figure, weights_figure
+from analysis.show.heatmaps import audit_axes, audit_map, map_axes, map_figure, weights_figure
 from analysis.show.study_plots import grouped, study_axes, study_figure, study_panels
+from analysis.show.trend_plots import growth_map, trend_axes, trends_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
     from analysis.audit.live.history import WatchRow
 
 __all__ = [
+    "audit_axes",
     "audit_map",
+    "growth_map",
+    "map_axes",
     "map_figure",
     "study_axes",
     "study_figure",
     "study_panels",
     "ten_keys_panels",
+    "trend_axes",
+    "trends_figure",
     "watch_figure",
     "weights_figure",
 ]

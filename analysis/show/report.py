@@ -29,6 +29,7 @@ from analysis.vocabulary.output_file import new_file_mode, write_whole
 from attnsym import __version__
 
 if TYPE_CHECKING:
+    from analysis.audit.over_time.trend import Trends
     from analysis.audit.tensors.result import TensorAudit
     from analysis.audit.weights.result import WeightsAudit
     from analysis.confront.confirmation import Confirmation
@@ -41,7 +42,7 @@ def write_report(
     *,
     confirmation: Confirmation | None = None,
     studies: Iterable[Study] = (),
-    audits: Iterable[TensorAudit | WeightsAudit] = (),
+    audits: Iterable[TensorAudit | WeightsAudit | Trends] = (),
     published: Iterable[Adjudication] = (),
     command: str = "analysis.write_report",
 ) -> Path:
@@ -56,8 +57,8 @@ def write_report(
         From `confirm`.
     studies : iterable of Study, optional
         Each becomes a figure and a table; nothing is simulated again.
-    audits : iterable of TensorAudit or WeightsAudit, optional
-        Each becomes tables and a layers × heads map.
+    audits : iterable of TensorAudit, WeightsAudit or Trends, optional
+        Each becomes tables and a layers × heads map; the trends of a run also curves.
     published : iterable of Adjudication, optional
         What became of published sentences: "Who is right?", sorted by how wrong.
     command : str, optional
@@ -103,7 +104,7 @@ def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ..
 def _render(
     confirmation: Confirmation | None,
     studies: Sequence[Study],
-    audits: Sequence[TensorAudit | WeightsAudit],
+    audits: Sequence[TensorAudit | WeightsAudit | Trends],
     published: Sequence[Adjudication],
     command: str,
 ) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from analysis.audit.over_time.head_trend import TREND_COLUMNS
+from analysis.audit.over_time.trend import Trends
 from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS
 from analysis.audit.weights.result import COLUMNS, WeightsAudit
 from analysis.show import drawing, heatmaps, plots
@@ -93,14 +95,20 @@ def study_view(study: Study, name: str) -> dict[str, Any]:
     }
 
 
+_TRENDS = (
+    "variance and entropy of every head against the step, and how much each head's variance grew",
+    "The most urgent heads by name, with the targets dashed. The numbers stand in the table of every head.",
+)
 _AUDIT_MAP = (
     "entropy over log of the visible keys, layers down, heads across",
     "A map: 1 is uniform attention, 0 is all weight on one key. The numbers stand in the table of every head.",
 )
 
 
-def audit_view(audit: TensorAudit | WeightsAudit, name: str) -> dict[str, Any]:
-    """Return an audit as sentences, a map and tables: of tensors by layer and by head, of weights by head."""
+def audit_view(audit: TensorAudit | WeightsAudit | Trends, name: str) -> dict[str, Any]:
+    """Return an audit as sentences, pictures and tables: of tensors by layer and by head, else by head."""
+    if isinstance(audit, Trends):
+        return _trends_view(audit, name)
     tables = [("Every head", False, *_table(audit.heads, COLUMNS if isinstance(audit, WeightsAudit) else HEAD_COLUMNS))]
     if not isinstance(audit, WeightsAudit):
         tables.insert(0, ("Layers (means over heads)", True, *_table(audit.layers, LAYER_COLUMNS)))
@@ -109,6 +117,16 @@ def audit_view(audit: TensorAudit | WeightsAudit, name: str) -> dict[str, Any]:
         "summary": audit.summary(),
         "figures": [_figure(heatmaps.audit_map(audit), f"audit-{name}", *_AUDIT_MAP)] if audit.heads else [],
         "tables": tables,
+    }
+
+
+def _trends_view(trends: Trends, name: str) -> dict[str, Any]:
+    figure = _figure(plots.trends_figure(trends), f"trends-{name}", *_TRENDS)
+    return {
+        "title": f"A run, steps {trends.steps[0]:,} to {trends.steps[-1]:,}",
+        "summary": trends.summary(),
+        "figures": [figure],
+        "tables": [("Every head", False, *_table(trends.heads, TREND_COLUMNS))],
     }
 
 

@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from analysis.audit.tensors.columns import Column
+
+TREND_COLUMNS = (
+    Column("layer", "layer", "layer"),
+    Column("head", "head", "head"),
+    Column("first_variance", "var", "variance, first step"),
+    Column("last_variance", "last", "variance, last step"),
+    Column("rate", "rate", "growth of log variance per step"),
+    Column("rate_standard_error", "±", "standard error"),
+    Column("onset", "since", "since step"),
+    Column("factor", "by", "factor that changed most since"),
+    Column("factor_ratio", "×", "multiplied by"),
+    Column("clip_factor", "clip", "clip kᵀq by"),
+)
+
 
 @dataclass(frozen=True)
 class HeadTrend:
@@ -55,3 +70,13 @@ class HeadTrend:
     clip_factor: float | None
     query_factor: float | None
     key_factor: float | None
+
+    @property
+    def first_variance(self) -> float:
+        """The variance at the first step."""
+        return self.variance[0]
+
+    @property
+    def last_variance(self) -> float:
+        """The variance at the last step."""
+        return self.variance[-1]

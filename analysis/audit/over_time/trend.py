@@ -25,12 +25,24 @@ TARGETS = {"variance": 4.0, "entropy": 0.1, "largest": 100.0}
 
 @dataclass(frozen=True)
 class Trends:
-    """What `audit_trends` found: the steps, the targets, and one `HeadTrend` per head that every step has."""
+    """
+    What `audit_trends` found.
+
+    Attributes
+    ----------
+    steps, targets : as given.
+    heads : tuple of HeadTrend
+        One per head that every step has.
+    notes : tuple of str
+        What was left out.
+    kind : {"tensors", "weights"}
+    """
 
     steps: tuple[int, ...]
     targets: Mapping[str, float]
     heads: tuple[HeadTrend, ...]
     notes: tuple[str, ...] = ()
+    kind: str = "tensors"
 
     @property
     def fastest(self) -> tuple[HeadTrend, ...]:
@@ -143,7 +155,7 @@ def audit_trends(
     )
     missing = len({place for state in states for place in state}) - len(places)
     notes = (f"{missing} heads that some steps lack are left out.",) if missing else ()
-    return Trends(tuple(steps), chosen, tuple(trends), notes)
+    return Trends(tuple(steps), chosen, tuple(trends), notes, kind_of(audits[steps[0]]))
 
 
 def _trend(
