@@ -51,7 +51,7 @@ def head_statistics(call: Call) -> dict[str, Any]:
     batch, heads, n_queries, _ = query.shape
     n_keys = key.shape[2]
     padded = _padded_queries(call, n_queries, n_keys)
-    sums = _Sums(heads, n_keys, wide, query.device)
+    sums = Sums(heads, n_keys, wide, query.device)
     step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
@@ -73,7 +73,7 @@ def matrix_statistics(scores: Any, n_keys: int, pair: Pair | None) -> dict[str, 
     padded = None
     if n_queries == n_keys:
         padded = ~(scores[..., :n_keys] > HIDDEN_SCORE).any(dim=-2).any(dim=1)
-    sums = _Sums(heads, n_keys, wide, scores.device)
+    sums = Sums(heads, n_keys, wide, scores.device)
     step = max(1, TILE_SCORES // max(1, batch * heads * n_keys))
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
@@ -85,29 +85,35 @@ def matrix_statistics(scores: Any, n_keys: int, pair: Pair | None) -> dict[str, 
             start,
             sink=tile[..., n_keys:],
         )
-    vectors = _no_vectors(heads, scores.device)
+    vectors = no_vectors(heads, scores.device)
     if pair is not None and pair.query.shape[:3] == scores.shape[:3] and pair.key.shape[1] == heads:
         vectors = _vectors(pair.query.detach().to(wide), pair.key.detach().to(wide), torch.nan, sums, padded)
     return sums.result(batch * n_queries) | vectors
 
 
-def _vectors(query: Any, key: Any, scale: float, sums: _Sums, padded: Any) -> dict[str, Any]:
+def _vectors(query: Any, key: Any, scale: float, sums: Sums, padded: Any) -> dict[str, Any]:
     """Return what the vectors tell beside their scores: norms, the bound, and the pair of the largest score."""
     if not query.numel() or not key.numel():
-        return _no_vectors(query.shape[1], query.device)
+        return no_vectors(query.shape[1], query.device)
     largest = _at_largest(query, key, sums.place)
     for name, values in largest.items():
         unknown = torch.nan if values.is_floating_point() else -1
         largest[name] = values.masked_fill(sums.rows == 0, unknown)
+    return largest | norms_and_bound(query, key, scale, padded)
+
+
+def norms_and_bound(query: Any, key: Any, scale: float, padded: Any) -> dict[str, Any]:
+    """Return the rms norms of queries and keys, (heads,) each, and |scale|·max ‖q‖·max ‖k‖."""
     longest = [x.square().sum(-1).amax((0, 2)).sqrt() for x in (query, key)]
-    return largest | {
+    return {
         "query_norm": _rms_norm(query, padded),
         "key_norm": _rms_norm(key, padded),
         "score_bound": abs(scale) * longest[0] * longest[1],
     }
 
 
-def _no_vectors(heads: int, device: Any) -> dict[str, Any]:
+def no_vectors(heads: int, device: Any) -> dict[str, Any]:
+    """Return the columns of vectors that were not seen."""
     numbers = (
         "query_norm", "key_norm", "score_bound", "cosine_at_largest", "largest_channel_share", "query_norm_at_largest",
         "key_norm_at_largest",
@@ -117,7 +123,7 @@ def _no_vectors(heads: int, device: Any) -> dict[str, Any]:
     return unknown | {name: torch.full((heads,), -1, device=device) for name in places}
 
 
-class _Sums:
+class Sums:
     """Sums over rows, tile by tile, and the place of the largest score."""
 
     def __init__(self, heads: int, n_keys: int, wide: Any, device: Any) -> None:
@@ -134,12 +140,16 @@ class _Sums:
         if not scores.numel():
             return
         tile = _tile(scores, visible, padded, sink)
-        self.key_counts += _at_nodes(self.nodes, tile["count"], tile["used"])
-        self.rows = self.rows + tile["rows"]
+        self.add_rows(tile.count, tile.used, tile.means)
+        self.highest = torch.maximum(self.highest, tile.highest)
+        self.best, self.place = _update(self.best, self.place, tile.absolute, start)
+
+    def add_rows(self, count: Any, used: Any, values: dict[str, Any]) -> None:
+        """Take rows (batch, heads, rows) with their numbers of visible keys, which of them count, and their values."""
+        self.rows = self.rows + used.sum((0, 2))
+        self.key_counts += _at_nodes(self.nodes, count, used)
         for name, total in self.totals.items():
-            self.totals[name] = total + tile[name]
-        self.highest = torch.maximum(self.highest, tile["highest"])
-        self.best, self.place = _update(self.best, self.place, tile["absolute"], start)
+            self.totals[name] = total + torch.where(used, values[name], 0.0).sum((0, 2))
 
     def result(self, rows: int) -> dict[str, Any]:
         """Return the means over rows that count."""
@@ -184,7 +194,18 @@ def _apply_mask(call: Call, scores: Any, rows: slice) -> Any:
     return None if visible is None else visible.expand_as(scores)
 
 
-def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Tile:
+    """Rows (batch, heads, rows): keys seen, whether they count, values to be averaged; and scores by size."""
+
+    count: Any
+    used: Any
+    means: dict[str, Any]
+    highest: Any
+    absolute: Any
+
+
+def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> _Tile:
     n_keys = scores.shape[-1]
     if visible is None:
         count = torch.full(scores.shape[:-1], n_keys, dtype=scores.dtype, device=scores.device)
@@ -209,34 +230,27 @@ def _tile(scores: Any, visible: Any, padded: Any, sink: Any) -> dict[str, Any]:
     if padded is not None:
         used = used & ~padded[:, None, :]
     lse = total.log() + (top + mean)[..., 0]
-
-    def add(values: Any) -> Any:
-        return torch.where(used, values, 0.0).sum((0, 2))
-
     share = torch.full_like(lse, torch.nan)
     if sink is not None and sink.shape[-1]:
         beside = sink.logsumexp(-1)
         share = (beside - torch.logaddexp(beside, lse)).exp()
     hidden = ~used[..., None] if visible is None else ~(used[..., None] & visible)
-    return {
-        "rows": used.sum((0, 2)),
-        "count": count,
-        "used": used,
-        "within_row_variance": add(variance),
-        "unbiased_variance": add(variance * count / (count - 1).clamp(min=1)),
-        "entropy_ratio": add(entropy / count.clamp(min=2).log()),
-        "dead_row_fraction": add((trace < DEAD_TRACE).to(scores.dtype)),
-        "first_key_share": add(weights[..., 0] / total),
-        "sink_share": add(share),
-        "logsumexp": add(lse),
-        "highest": shown.masked_fill(hidden, -torch.inf).amax((0, 2, 3)),
-        "absolute": shown.abs().masked_fill(~used[..., None], -1.0),
+    means = {
+        "within_row_variance": variance,
+        "unbiased_variance": variance * count / (count - 1).clamp(min=1),
+        "entropy_ratio": entropy / count.clamp(min=2).log(),
+        "dead_row_fraction": (trace < DEAD_TRACE).to(scores.dtype),
+        "first_key_share": weights[..., 0] / total,
+        "sink_share": share,
+        "logsumexp": lse,
     }
+    highest = shown.masked_fill(hidden, -torch.inf).amax((0, 2, 3))
+    return _Tile(count, used, means, highest, shown.abs().masked_fill(~used[..., None], -1.0))
 
 
 def _at_nodes(nodes: Any, count: Any, used: Any) -> Any:
     """Return (heads, nodes): how many rows see so many keys; between nodes a row is shared out, linear in log m."""
-    right = torch.bucketize(count, nodes).clamp(1, len(nodes) - 1)
+    right = torch.bucketize(count.contiguous(), nodes).clamp(1, len(nodes) - 1)
     logs = nodes.log()
     part = (count.clamp(min=2).log() - logs[right - 1]) / (logs[right] - logs[right - 1])
     place = (right - 1 + part).masked_fill(~used, torch.inf)

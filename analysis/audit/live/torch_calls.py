@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from analysis.audit.live.fused import fused_statistics
 from analysis.audit.live.history import WatchRow
 from analysis.audit.live.maxima import Maxima
 from analysis.audit.live.record import Record, Unreadable, check_readable, four_axes, mask_axes, product_type
@@ -34,9 +35,9 @@ _watching: list[Capture] = []
 class Capture:
     """The state of a watched model: which module runs, what was captured in this step, what could not be seen."""
 
-    def __init__(self, model: nn.Module, every: int) -> None:
+    def __init__(self, model: nn.Module, every: int, *, every_score: bool = True) -> None:
         """Remember the model's module names."""
-        self.model, self.every = model, every
+        self.model, self.every, self.every_score = model, every, every_score
         self.names = {id(module): name or type(module).__name__ for name, module in model.named_modules()}
         self.step, self.depth, self.busy, self.gradients = -1, 0, False, False
         self.entrances = {id(model)}
@@ -254,8 +255,21 @@ class Capture:
                 if q.shape[1] != k.shape[1]:
                     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
                 mask = None if attn_mask is None else mask_axes(attn_mask, query)
-                statistics = head_statistics(Call(q, k, mask, is_causal, factor))
+                statistics = self._statistics(where, Call(q, k, mask, is_causal, factor))
             self._keep(where, "fused", q, k.shape[2], factor, dtype, statistics, {"query": query, "key": key})
+
+    def _statistics(self, where: str, call: Call) -> dict[str, Any]:
+        """Read every score, or only what the fused kernel gives, where that can be."""
+        fused = None
+        if not self.every_score:
+            try:
+                fused = fused_statistics(call)
+                reason = "a mask or sizes of another kind"
+            except Unreadable as error:
+                reason = str(error)
+            if fused is None:
+                self.notes[where] = f"every score was computed, since the fused kernel could not be asked ({reason})"
+        return head_statistics(call) if fused is None else fused
 
     def _eager(self, scores: Any, n_keys: int, product: Product | None) -> None:
         """Take the statistics of scores that a softmax took."""

@@ -114,6 +114,7 @@ def watch(
     history: str | Path | None = None,
     alert: Mapping[str, Any] | None = None,
     on_row: Callable[[WatchRow], object] | None = None,
+    every_score: bool = True,
 ) -> Iterator[Watcher]:
     """
     Watch the attention of a torch model while it runs; its output is unchanged to the bit.
@@ -133,6 +134,10 @@ def watch(
     on_row : callable, optional
         Called with each `WatchRow` as its step finishes, backward pass included: for a tracker's log. What it raises is
         told in ``unseen``.
+    every_score : bool
+        False reads calls of scaled_dot_product_attention from one more fused call, at its memory and without n² scores:
+        entropy, log-sum-exp, variance within rows, norms and the bound; what needs every score (the largest ones, dead
+        rows) is NaN. Calls whose mask differs from query to query are read in full, which ``unseen`` tells.
 
     Yields
     ------
@@ -177,7 +182,7 @@ def watch(
         raise ImportError("watch needs torch: pip install 'attnsym[torch]'") from None
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module: got {type(model).__name__}")
-    capture = Capture(model, every)
+    capture = Capture(model, every, every_score=every_score)
     if alert is not None:
         capture.on_pass = Alarm(alert).see
     file = None if history is None else HistoryFile(history)
