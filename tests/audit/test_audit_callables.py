@@ -435,6 +435,39 @@ def test_projections_of_a_module_become_identities():
         with_identity_projections(torch.nn.Linear(4, 3))
 
 
+@pytest.mark.parametrize("order", ["blocks", "heads"])
+@pytest.mark.parametrize("fault", ["", "scale", "swapped-query-key"])
+def test_a_joint_projection_is_taken_out(order, fault):
+    torch = pytest.importorskip("torch")
+    from analysis.audit.functions.modules import with_given_projections
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.proj = torch.nn.Linear(20, 36), torch.nn.Linear(12, 12)
+
+        def forward(self, x):
+            packed = self.qkv(x)
+            if order == "heads":
+                q, k, v = packed.unflatten(-1, (3, 12)).transpose(1, 2).chunk(3, dim=-1)
+            else:
+                q, k, v = (part.unflatten(-1, (3, 4)).transpose(1, 2) for part in packed.chunk(3, dim=-1))
+            if fault == "swapped-query-key":
+                q, k, v = k, q, v
+            scale = 12**-0.5 if fault == "scale" else None
+            mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale, is_causal=True)
+            return self.proj(mixed.transpose(1, 2).flatten(-2)), None
+
+    module = Attention().double()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    attend = with_given_projections(module, "qkv", num_heads=3 if order == "heads" else None)
+    found = audit_callable(attend, layout="bsm", num_heads=3, d_k=4, framework="torch", intended_scale="sqrt")
+    assert [item.code for item in found.faults] == ([fault] if fault else [])
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    with pytest.raises(ValueError, match=r"has no layer 'c_attn': its layers are \['proj', 'qkv'\]"):
+        with_given_projections(module, "c_attn")
+
+
 def test_softmax_twice_is_given_no_scale_and_is_not_called_clipping():
     text = repr(audit_callable(FAULTY["softmax twice"][0]))
     assert "softmax is applied twice" in text

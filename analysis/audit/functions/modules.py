@@ -49,6 +49,60 @@ def with_identity_projections(module: Any) -> Any:
     return bare
 
 
+def with_given_projections(module: Any, projection: str, *, num_heads: int | None = None) -> Callable[..., Any]:
+    """
+    Return the attention of a torch module that makes queries, keys and values by one layer, as a function of the three.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Self-attention of one input (batch, length, width). A copy is used; other layers of as many outputs as inputs,
+        such as an output projection, let their input through.
+    projection : str
+        The name of the joint layer in it: ``qkv``, ``c_attn``, ``attn.qkv``.
+    num_heads : int, optional
+        Where each head's query, key and value stand together, head after head (as in GPT-NeoX); by default all queries
+        come first, then all keys, then all values.
+
+    Returns
+    -------
+    callable
+        (query, key, value, **options) of shape (batch, length, heads·d_k) each: layout ``"bsm"``, of one length.
+
+    Raises
+    ------
+    ValueError
+        When the module has no such layer.
+    """
+    import torch
+
+    bare, given = copy.deepcopy(module), {}
+    parts = dict(bare.named_modules())
+    if not projection or projection not in parts:
+        raise ValueError(f"{type(module).__name__} has no layer {projection!r}: its layers are {sorted(parts)[1:]}")
+    joint = parts[projection]
+    joint.register_forward_hook(lambda *_: given["packed"])
+    for part in bare.modules():
+        shape = getattr(getattr(part, "weight", None), "shape", ())
+        if part is not joint and len(shape) == 2 and shape[0] == shape[1]:
+            part.register_forward_hook(lambda _, inputs, __: inputs[0])
+
+    def attend(query: Any, key: Any, value: Any, **options: Any) -> Any:
+        blocks = (query, key, value)
+        if num_heads is None:
+            given["packed"] = torch.cat(blocks, dim=-1)
+        else:
+            given["packed"] = torch.cat([x.unflatten(-1, (num_heads, -1)) for x in blocks], dim=-1).flatten(-2)
+        weight = joint.weight
+        outputs = given["packed"].shape[-1]
+        inputs = next((size for size in weight.shape if size != outputs), outputs)
+        result = bare(query.new_zeros((*query.shape[:-1], inputs)), **options)
+        return result[0] if isinstance(result, tuple) else result
+
+    attend.__wrapped__ = bare  # type: ignore[attr-defined]  # whose source is no user's: no line of it is shown
+    return attend
+
+
 def opened_module(
     attention: Callable[..., Any], wanted: Wanted
 ) -> tuple[Callable[..., Any], Wanted, Arguments | None, str]:
