@@ -76,15 +76,16 @@ def with_given_projections(module: Any, projection: str, *, num_heads: int | Non
     """
     import torch
 
-    bare, given = copy.deepcopy(module), {}
+    bare = copy.deepcopy(module)
+    given: dict[str, Any] = {}
     parts = dict(bare.named_modules())
     if not projection or projection not in parts:
         raise ValueError(f"{type(module).__name__} has no layer {projection!r}: its layers are {sorted(parts)[1:]}")
     joint = parts[projection]
     joint.register_forward_hook(lambda *_: given["packed"])
     for part in bare.modules():
-        shape = getattr(getattr(part, "weight", None), "shape", ())
-        if part is not joint and len(shape) == 2 and shape[0] == shape[1]:
+        weight = getattr(part, "weight", None)
+        if part is not joint and weight is not None and weight.dim() == 2 and len(set(weight.shape)) == 1:
             part.register_forward_hook(lambda _, inputs, __: inputs[0])
 
     def attend(query: Any, key: Any, value: Any, **options: Any) -> Any:
@@ -93,9 +94,8 @@ def with_given_projections(module: Any, projection: str, *, num_heads: int | Non
             given["packed"] = torch.cat(blocks, dim=-1)
         else:
             given["packed"] = torch.cat([x.unflatten(-1, (num_heads, -1)) for x in blocks], dim=-1).flatten(-2)
-        weight = joint.weight
         outputs = given["packed"].shape[-1]
-        inputs = next((size for size in weight.shape if size != outputs), outputs)
+        inputs = next((size for size in joint.weight.shape if size != outputs), outputs)
         result = bare(query.new_zeros((*query.shape[:-1], inputs)), **options)
         return result[0] if isinstance(result, tuple) else result
 
