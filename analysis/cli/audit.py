@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from analysis.cli._app import EXIT_FAILED_VERDICT, JsonOption, app, print_json, scale_option
 from analysis.cli._audit_tables import print_audit, print_lines, print_table, print_weights
 from analysis.cli.compare import audited
+from analysis.vocabulary.text import printable
+
+if TYPE_CHECKING:
+    from analysis.audit.over_time.run_files import Run
 
 _REMEDY_COLUMNS = {
     "layer": "layer",
@@ -159,20 +163,35 @@ def audit_command(
 
 
 def _audit_run(
-    run: Mapping[int, Path], weights: bool, num_heads: int | None, key_heads: int | None, scale: str | None,
-    causal: bool, json: bool,
-) -> None:  # fmt: skip
-    from analysis.audit.over_time.trend import audit_trends
+    run: Run, weights: bool, num_heads: int | None, key_heads: int | None, scale: str | None, causal: bool, json: bool
+) -> None:
+    """Audit the steps that can be read; the others are told at the end, as an error, so that nothing found is lost."""
+    from analysis.audit.over_time.trend import audit_trends, strangers
 
-    audits = {
-        step: audited(path, weights=weights, num_heads=num_heads, key_heads=key_heads, scale=scale, causal=causal)
-        for step, path in run.items()
-    }
+    audits: dict[int, Any] = {}
+    unread: list[tuple[Path, Exception]] = []
+    for step, path in sorted(run.steps.items()):
+        try:
+            audits[step] = audited(
+                path, weights=weights, num_heads=num_heads, key_heads=key_heads, scale=scale, causal=causal
+            )
+        except (OSError, ValueError) as error:
+            unread.append((path, error))
+    for step in strangers(audits):
+        del audits[step]
+        unread.append((run.steps[step], ValueError("its layers have other names than those of the other steps")))
+    if len(audits) < 2 and unread:
+        raise unread[0][1]
     result = audit_trends(audits)
+    result = replace(result, notes=(*result.notes, *run.notes))
     if json:
         print_json(result.to_dict())
     else:
         print_lines(result.summary())
+    if unread:
+        path, reason = unread[0]
+        more = f", and so were {len(unread) - 1} more" if len(unread) > 1 else ""
+        raise ValueError(f"{printable(path.name)} was left out{more}: {reason}")
 
 
 def _audit_weights(

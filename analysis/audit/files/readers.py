@@ -62,6 +62,9 @@ def _files(path: Path) -> list[Path]:
             return _shards(indices[0])
         found = [child for child in inside if child.suffix.lower() in KINDS]
         if not found:
+            pickled = [child for child in inside if child.suffix.lower() in PICKLED]
+            if pickled:
+                raise ValueError(pickle_refusal(pickled[0]))
             raise ValueError(f"the folder {printable(str(path))} holds no .safetensors, .npz or .npy file")
         return found
     return _shards(path) if path.name.endswith(INDEX) else [path]

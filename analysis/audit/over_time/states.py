@@ -43,6 +43,7 @@ class HeadState:
     channel, channel_share : the component without which least is left, and the part that goes with it.
     direction_share : of weights, the part of the largest singular value of W_q W_kᵀ.
     key_head : whose keys the head reads.
+    d_k : components of q and k.
     normalised : of weights, q or k pass a norm after the projection.
     """
 
@@ -54,6 +55,7 @@ class HeadState:
     channel_share: float
     direction_share: float
     key_head: int
+    d_k: int
     normalised: bool
 
 
@@ -67,7 +69,7 @@ def heads_of(audit: Audit | Mapping[str, Any]) -> Heads:
     try:
         assert records is not None
         return {(str(record["layer"]), int(record["head"])): _state(record) for record in records}
-    except (AssertionError, KeyError, TypeError, ValueError):
+    except (AssertionError, KeyError, TypeError, ValueError, OverflowError, StopIteration, AttributeError):
         raise ValueError("this is no audit of tensors or of weights: it lacks heads with their variance") from None
 
 
@@ -106,6 +108,7 @@ def _state(record: Mapping[str, Any]) -> HeadState:
         channel_share=_number(record["largest_channel_share"]),
         direction_share=_number(record.get("top_direction_share")),
         key_head=int(record.get("key_head", record["head"])),
+        d_k=d_k,
         normalised=bool(record.get("normalised", False)),
     )
 

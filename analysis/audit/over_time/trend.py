@@ -75,7 +75,8 @@ class Trends:
         """Return the headline, then sentences: which heads grow, how fast, and when they cross a target."""
         urgent = self.urgent
         count = f"{len(urgent)} of {len(self.heads)} heads grow over steps {self.steps[0]:,} to {self.steps[-1]:,}."
-        sentences = [headline(urgent[0], self.targets, urgent), count] if urgent else [count, *self._largest()]
+        sentences = [*self._broken()]
+        sentences += [headline(urgent[0], self.targets, urgent), count] if urgent else [count, *self._largest()]
         sentences += [sentence(head, self.targets) for head in urgent[:MOST_NAMED]]
         if len(urgent) > MOST_NAMED:
             sentences.append(f"{len(urgent) - MOST_NAMED} more grow.")
@@ -89,6 +90,20 @@ class Trends:
     def __repr__(self) -> str:
         """Return the summary."""
         return "\n".join([f"Trends over {len(self.steps)} steps", *self.summary()])
+
+    def _broken(self) -> tuple[str, ...]:
+        """Tell heads that are not finite at the last step, layer by layer, and since when."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for head in self.heads:
+            if not math.isfinite(head.variance[-1]):
+                finite = [step for step, value in zip(self.steps, head.variance, strict=True) if math.isfinite(value)]
+                since = next(step for step in self.steps if not finite or step > finite[-1])
+                found.setdefault((head.layer, since), []).append(head.head)
+        return tuple(
+            f"{printable(layer)}, {'head' if len(heads) == 1 else 'heads'} {', '.join(map(str, heads[:MOST_NAMED]))}"
+            f"{', …' if len(heads) > MOST_NAMED else ''}: not finite since step {since:,}."
+            for (layer, since), heads in list(found.items())[:MOST_NAMED]
+        )
 
     def _largest(self) -> tuple[str, ...]:
         known = [head for head in self.heads if math.isfinite(head.variance[-1])]
@@ -145,6 +160,13 @@ def audit_trends(
     places = [place for place in states[0] if all(place in state for state in states)]
     if not places:
         raise ValueError("no head is in the audit of every step: their layers have other names")
+    for step, state in zip(steps, states, strict=True):
+        layer, head = next((p for p in places if state[p].d_k != states[0][p].d_k), (None, 0))
+        if layer is not None:
+            raise ValueError(
+                f"{printable(layer)}, head {head} has d_k = {states[0][layer, head].d_k} at step {steps[0]} and "
+                f"{state[layer, head].d_k} at step {step}: these are not steps of one model"
+            )
     last = states[-1]
     readers = [(layer, last[layer, head].key_head) for layer, head in last]
     trends = (
@@ -156,6 +178,14 @@ def audit_trends(
     missing = len({place for state in states for place in state}) - len(places)
     notes = (f"{missing} heads that some steps lack are left out.",) if missing else ()
     return Trends(tuple(steps), chosen, tuple(trends), notes, kind_of(audits[steps[0]]))
+
+
+def strangers(audits: Mapping[int, Audit | Mapping[str, Any]]) -> list[int]:
+    """Return the steps that share no head with the step that shares heads with most."""
+    places = {step: heads_of(audit).keys() for step, audit in audits.items()}
+    shared = {step: [other for other in places if places[step] & places[other]] for step in places}
+    most = max(shared.values(), key=len, default=[])
+    return [step for step in places if step not in most] if len(most) > 1 else []
 
 
 def _trend(

@@ -99,8 +99,9 @@ def audit_checkpoint(
 
 
 def _config(path: Path) -> dict[str, Any]:
-    place = (path if path.is_dir() else path.parent) / "config.json"
-    if not place.is_file() or place.stat().st_size > MAX_CONFIG:
+    folders = (path, path.resolve().parent) if path.is_dir() else (path.parent,)
+    place = next((folder / "config.json" for folder in folders if (folder / "config.json").is_file()), None)
+    if place is None or place.stat().st_size > MAX_CONFIG:
         return {}
     try:
         config = json.loads(place.read_text(encoding="utf-8"))
@@ -120,7 +121,7 @@ def _model(
     kind, share = rotary, 1.0
     if rotary is None and any(name in config for name in ("rope_theta", "rope_parameters", "rotary_pct", "rotary_dim")):
         kind = "interleaved" if config.get("model_type") in _INTERLEAVED else "half"
-        share = float(config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0)
+        share = _share(config)
     kind = None if kind == "none" else kind
     family = str(config.get("model_type", ""))
     layer_norm = "rms_norm_eps" not in config and not family.endswith("t5")
@@ -139,6 +140,15 @@ def _model(
     told = f"{model.num_heads} query heads, {model.key_heads} key heads"
     told += f"; rotary embedding ({kind}), averaged over positions." if kind else "; no rotary embedding."
     return model, [told]
+
+
+def _share(config: Mapping[str, Any]) -> float:
+    value = config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(
+            f"config.json gives rotary embedding a share of {printable(repr(value)[:40])} of the components"
+        )
+    return float(value)
 
 
 def _base(config: Mapping[str, Any]) -> float:
