@@ -16,7 +16,7 @@ SPREAD, SHARP, WANTED = 0.98, 0.35, 0.9
 PRECISION = 1e-6
 DOUBLINGS = 5
 NEAR_THE_CAP = 0.5  # there the slope of the cap is 3/4
-# Of a weight by the rounding of its score.
+# Of a score by its rounding, and so of its weight, relatively.
 NOTABLE_ERROR = 0.01
 
 
@@ -68,8 +68,8 @@ def advice(
         )
     if error > NOTABLE_ERROR:
         lines.append(
-            f"The largest score is about {largest:.4g}; rounded to bfloat16 it moves its weight by up to "
-            f"{math.expm1(error):.2%}: keep scores in float32 (half a unit in the last of 8 binary digits)."
+            f"The largest score is about {largest:.4g}; rounded to bfloat16 it is off by up to {error:.3g}, and the "
+            "logarithm of its weight with it: keep scores in float32 (half a unit in the last of 8 binary digits)."
         )
     if rotary:
         lines.append("Rotary positions change none of these numbers: q and k have no direction (rotation invariance).")

@@ -143,6 +143,12 @@ def test_the_error_of_random_tokens_falls_as_one_over_d_model():
     assert 0.6 < errors[1] / errors[0] < 1.6
 
 
+def test_scores_beyond_all_use_are_told_of():
+    wild = analysis.design(**HEAD, init="normal:1e9")
+    assert wild.entropy_fraction < 1e-6
+    assert "nearly one-hot" in " ".join(wild.advice)
+
+
 @pytest.mark.parametrize(
     ("kw", "named"),
     [
