@@ -152,6 +152,12 @@ def test_alerts_that_cannot_be_are_refused(alert, message):
         Alarm(alert)
 
 
+@pytest.mark.parametrize("name", ["largest_score", "largest_signed_score", "dead_row_fraction"])
+def test_an_alert_on_what_is_not_computed_is_refused(name):
+    with pytest.raises(ValueError, match=f"an alert on {name} needs every score"):
+        Alarm({"score_bound": 9, name: 0.5}, every_score=False)
+
+
 def by_hand(q, k, visible, scale, kept):
     """All numbers of one head over a batch, by loops; q, k: (batch, length, d), kept: (batch, n_queries)."""
     variances, ratios, dead, best = [], [], [], (-1.0, None)
@@ -290,7 +296,10 @@ class TestTorch:
     @pytest.mark.parametrize("grad", [False, True])
     @pytest.mark.parametrize("padded", [False, True])
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-    def test_the_output_and_the_random_numbers_are_the_same_to_the_bit(self, torch, kind, training, grad, padded):
+    @pytest.mark.parametrize("every_score", [True, False])
+    def test_the_output_and_the_random_numbers_are_the_same_to_the_bit(
+        self, torch, kind, training, grad, padded, every_score
+    ):
         nn = torch.nn
         torch.manual_seed(0)
         layer = {"batch_first": True, "dropout": 0.1}
@@ -319,7 +328,7 @@ class TestTorch:
             torch.manual_seed(1)
             plain, after = call(), torch.rand(1)
             torch.manual_seed(1)
-            with watch(model) as watcher:
+            with watch(model, every_score=every_score) as watcher:
                 watched, after_watched = call(), torch.rand(1)
         assert torch.equal(plain, watched)
         assert torch.equal(after, after_watched)
@@ -789,7 +798,7 @@ torch.distributed.destroy_process_group()
 
     @pytest.mark.parametrize(("value", "step"), [(127.0, 0.5), (128.0, 1.0), (300.0, 2.0)])
     def test_rounding_step_of_bfloat16(self, torch, value, step):
-        from analysis.audit.live.statistics import rounding_step
+        from analysis.audit.live.vectors import rounding_step
 
         assert rounding_step(value, torch.bfloat16) == step
         assert rounding_step(value, torch.float32) == float(np.spacing(np.float32(value)))

@@ -20,7 +20,9 @@ QUANTITIES = {
     "entropy_fraction": ("entropy_ratio", True),
     "first_key_share": ("first_key_share", False),
     "sink_share": ("sink_share", False),
+    "score_bound": ("score_bound", False),
 }
+NEED_EVERY_SCORE = ("largest_score", "largest_signed_score", "dead_row_fraction")
 CHANNEL = 0.4
 MAJORITY = 0.5
 GROWN = 1.25  # a largest score that grew by less is explained by what it is, not by what changed
@@ -54,7 +56,7 @@ class Alert:
 class Alarm:
     """Tells once per head and quantity that a threshold is crossed."""
 
-    def __init__(self, alert: Mapping[str, Any]) -> None:
+    def __init__(self, alert: Mapping[str, Any], *, every_score: bool = True) -> None:
         """Read thresholds by quantity, and under "action" what to do; ValueError for other names or values."""
         rest = dict(alert)
         self.action: str | Callable[[Alert], object] = rest.pop("action", "warn")
@@ -67,6 +69,8 @@ class Alarm:
         for name, value in rest.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"the threshold of {name} must be a finite number: got {value!r}")
+            if name in NEED_EVERY_SCORE and not every_score:
+                raise ValueError(f"an alert on {name} needs every score: got every_score=False (score_bound does not)")
         self.thresholds: dict[str, float] = rest
         self._told: set[tuple[str, int, int, str]] = set()
         self._first: dict[tuple[str, int, int], WatchRow] = {}

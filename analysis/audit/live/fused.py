@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from analysis.audit.live.record import Unreadable
-from analysis.audit.live.statistics import Call, Sums, no_vectors, norms_and_bound
+from analysis.audit.live.statistics import Call
+from analysis.audit.live.sums import Sums
+from analysis.audit.live.vectors import no_vectors, norms_and_bound
 from analysis.vocabulary.row_formulas import HIDDEN_BIAS
 
 CHUNK = 128
@@ -72,7 +74,8 @@ def _visible_keys(call: Call, batch: int, n_keys: int) -> Any:
     if call.mask is None:
         return torch.ones((batch, n_keys), dtype=torch.bool, device=call.query.device)
     mask = call.mask.detach()
-    if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[2] != 1:
+    mask = mask[(None,) * (4 - mask.dim())]
+    if mask.shape[2] != 1 or not bool((mask == mask[:, :1]).all()):
         return None
     seen = mask if mask.dtype == torch.bool else mask > HIDDEN_BIAS
     if mask.dtype != torch.bool and bool((mask.masked_fill(~seen, 0.0) != 0).any()):

@@ -9,7 +9,7 @@ import torch
 
 from analysis.audit.live.expected import key_nodes, predicted_ratio
 from analysis.audit.live.history import WatchRow, rank_and_size
-from analysis.audit.live.statistics import rounding_step
+from analysis.audit.live.vectors import rounding_step
 
 
 @dataclass

@@ -128,16 +128,18 @@ def watch(
         A .csv or .jsonl file that gets a row per step, module and head as steps finish; it is replaced.
     alert : mapping, optional
         Thresholds of "largest_score", "largest_signed_score", "within_row_variance", "dead_row_fraction",
-        "first_key_share", "sink_share" (from above) and "entropy_fraction" (from below), looked at when a watched pass
-        ends, before its backward pass. Once per head and quantity an `AttentionWarning` says which head, by how much
-        and why; ``"action": "raise"`` raises `AttentionAlert` instead, and a function there is called with the `Alert`.
+        "first_key_share", "sink_share", "score_bound" (from above) and "entropy_fraction" (from below), looked at when
+        a watched pass ends, before its backward pass. Once per head and quantity an `AttentionWarning` says which head,
+        by how much and why; ``"action": "raise"`` raises `AttentionAlert` instead, and a function there is called with
+        the `Alert`.
     on_row : callable, optional
         Called with each `WatchRow` as its step finishes, backward pass included: for a tracker's log. What it raises is
         told in ``unseen``.
     every_score : bool
         False reads calls of scaled_dot_product_attention from one more fused call, at its memory and without n² scores:
         entropy, log-sum-exp, variance within rows, norms and the bound; what needs every score (the largest ones, dead
-        rows) is NaN. Calls whose mask differs from query to query are read in full, which ``unseen`` tells.
+        rows) is NaN, and no alert can be set on it. Calls whose mask differs from query to query are read in full,
+        which ``unseen`` tells.
 
     Yields
     ------
@@ -184,7 +186,7 @@ def watch(
         raise ValueError(f"model must be a torch.nn.Module: got {type(model).__name__}")
     capture = Capture(model, every, every_score=every_score)
     if alert is not None:
-        capture.on_pass = Alarm(alert).see
+        capture.on_pass = Alarm(alert, every_score=every_score).see
     file = None if history is None else HistoryFile(history)
     watcher = Watcher(capture, file, on_row)
     try:
