@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from analysis.vocabulary.laws import Law
 from analysis.vocabulary.quantity import Quantity
 from analysis.vocabulary.setting import Setting
 
-# One double integral for each row of a causal mask: above this a prediction would no longer be quick.
+# One double integral for each row of a causal mask: above this all rows stand under one integral.
 _CAUSAL_MAX_WEIGHT_ROWS = 64
 
 
@@ -81,12 +82,14 @@ def _softmax(setting: Setting, quantity: Quantity, query: Law, scale: float) -> 
     assert quantity.exact is not None
     d_k, n_keys = setting.d_k, setting.n_keys
     rows: Any = n_keys
-    if setting.is_causal:
-        slow = quantity.exact.expectation == "expected_max_weight" and n_keys > _CAUSAL_MAX_WEIGHT_ROWS
-        if slow or quantity.exact.statistic != "mean":  # the mean over rows says nothing of their root mean square
-            return None
-        rows = np.arange(1, n_keys + 1)
     function = expectation_of(quantity)
+    if setting.is_causal:
+        if quantity.exact.statistic != "mean":  # the mean over rows says nothing of their root mean square
+            return None
+        if quantity.exact.expectation == "expected_max_weight" and n_keys > _CAUSAL_MAX_WEIGHT_ROWS:
+            function = partial(function, is_causal=True)
+        else:
+            rows = np.arange(1, n_keys + 1)
     if query.name == "rademacher":
         if quantity.reads == "query_gradient":
             return None

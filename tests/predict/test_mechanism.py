@@ -229,6 +229,34 @@ def test_causal_means_are_means_of_rows():
     close(windowed, np.mean(analysis.expected_entropy(np.minimum(rows, 3), sigma=1.3)))
 
 
+@pytest.mark.parametrize("kw", [{}, {"sink": 0.0}, {"needle": 2.0}, {"needle": -30.0, "sink": 1.0}, {"softcap": 3.0}])
+def test_the_largest_weight_of_all_causal_rows_in_one_integral(kw):
+    n = 80
+    each = analysis.expected_max_weight(np.arange(1, n + 1), sigma=1.3, **kw)
+    close(analysis.expected_max_weight(n, sigma=1.3, is_causal=True, **kw), np.mean(each))
+
+
+def test_the_largest_weight_of_causal_rows_of_different_keys():
+    bias = np.linspace(3.0, -20.0, 70)
+    each = [analysis.expected_max_weight(i, sigma=0.7, bias=bias[:i], sink=0.5) for i in range(1, 71)]
+    close(analysis.expected_max_weight(70, sigma=0.7, bias=bias, sink=0.5, is_causal=True), np.mean(each))
+
+
+@pytest.mark.parametrize("kw", [{}, {"sink": 0.5}, {"softcap": 2.0}, {"bias": [2.0, 0.0, 0.0, 1.0]}, {"needle": 9.0}])
+def test_the_largest_weight_where_some_keys_are_constant(kw):
+    where = {"sigma": 0.8, "key_spread": [0.0, 1.0, 0.0, 2.0], **kw}
+    close(analysis.expected_max_weight(4, **where), analysis.expected_max_weight(4, method="direct", **where))
+
+
+def test_the_largest_of_a_constant_and_a_random_key_in_closed_form():
+    # max p = 1/(1 + e^-|s|), s ~ N(0, σ²).
+    z, step = np.linspace(0, 9, 20001, retstep=True)
+    weight = step * np.exp(-(z**2) / 2) * math.sqrt(2 / math.pi)
+    values = weight / (1 + np.exp(-1.7 * z))
+    simpson = (values[0] + values[-1] + 4 * values[1:-1:2].sum() + 2 * values[2:-1:2].sum()) / 3
+    close(analysis.expected_max_weight(2, sigma=1.7, key_spread=[0.0, 1.0]), simpson)
+
+
 def test_a_window_hides_the_needle():
     # Rows 1 and 2 of 5 see key 0, the needle.
     seen = [analysis.expected_key_weight(i, sigma=1.0, needle=2.0) for i in (1, 2)]

@@ -6,14 +6,13 @@ import numpy as np
 
 from analysis.predict.mechanism.grid import Group
 from analysis.predict.mechanism.key_law import Array
+from analysis.predict.mechanism.largest import prefix_max_weights, summed_max_weight
 from analysis.predict.mechanism.lengths import alike_rows, group_of, one_row
 from analysis.predict.mechanism.row import key_weights, prefix_expectations
 from analysis.predict.mechanism.setting import Mechanism, Place, row_groups
 
 # Rows that are tabulated together: bounds the memory.
 ROWS_AT_ONCE = 256
-# One double integral a row: beyond, the largest weight would no longer be quick.
-LARGEST_ROWS = 64
 
 
 def causal(name: str, mechanism: Mechanism, place: Place, n_keys: int, sigma: float, dimension: int) -> float:
@@ -34,13 +33,16 @@ def causal(name: str, mechanism: Mechanism, place: Place, n_keys: int, sigma: fl
     float
     """
     if not mechanism.has_vectors:
+        if name == "max_weight":
+            return _largest(mechanism, place, n_keys, sigma, dimension)
         values, times = _alike(name, mechanism, place, n_keys, sigma, dimension)
         return float(times @ values / times.sum())
     groups = by_key(mechanism, place, n_keys, sigma, dimension)
     sink = groups[n_keys:]
     if name == "max_weight":
-        _refuse_many(n_keys)
-        return float(np.mean([one_row(name, [*groups[: i + 1], *sink]) for i in range(n_keys)]))
+        if any(group.law.is_constant for group in groups[:n_keys]):
+            return float(np.mean([one_row(name, [*groups[: i + 1], *sink]) for i in range(n_keys)]))
+        return prefix_max_weights(groups[:n_keys], sink) / n_keys
     return float(np.mean(prefix_expectations(name, groups[:n_keys], sink)))
 
 
@@ -50,8 +52,6 @@ def _alike(
     """Return the values and numbers of the different rows; a window hides the needle from the last of them."""
     window = min(mechanism.window or n_keys, n_keys)
     lengths, times = np.arange(1.0, window + 1), np.ones(window)
-    if name == "max_weight":
-        _refuse_many(window)
     values = np.concatenate(
         [
             alike_rows(name, mechanism, place, lengths[start : start + ROWS_AT_ONCE], sigma, dimension)
@@ -62,6 +62,19 @@ def _alike(
         without = alike_rows(name, mechanism, place, lengths[-1:], sigma, dimension, needle=False)
         values, times = np.append(values, without), np.append(times, n_keys - window)
     return values, times
+
+
+def _largest(mechanism: Mechanism, place: Place, n_keys: int, sigma: float, dimension: int) -> float:
+    """Average the largest weight: the growing rows in one integral, and the full ones of a window."""
+    window = min(mechanism.window or n_keys, n_keys)
+    has_needle = place.needle != 0
+    groups, _ = row_groups(mechanism, place, 2, sigma, dimension)
+    total = summed_max_weight(groups, window, needle=has_needle)
+    if window < n_keys:
+        length = np.array([float(window)])
+        full = alike_rows("max_weight", mechanism, place, length, sigma, dimension, needle=False)
+        total += (n_keys - window) * float(full[0])
+    return total / n_keys
 
 
 def causal_weight(mechanism: Mechanism, place: Place, n_keys: int, key: int, sigma: float, dimension: int) -> float:
@@ -88,8 +101,3 @@ def by_key(mechanism: Mechanism, place: Place, n_keys: int, sigma: float, dimens
     """Return a group for each key in order, and the sink's."""
     groups, of_key = row_groups(mechanism, place, n_keys, sigma, dimension)
     return [groups[index]._replace(size=1.0) for index in of_key] + [group for group in groups if group.is_sink]
-
-
-def _refuse_many(rows: int) -> None:
-    if rows > LARGEST_ROWS:
-        raise ValueError(f"max_weight under a causal mask is predicted for at most {LARGEST_ROWS} keys: got {rows}")

@@ -53,6 +53,18 @@ class KeyLaw:
         r = self.mean + self.temperature * np.tanh(x / self.temperature) if self.dimension else x
         return r if math.isinf(self.cap) else self.cap * np.tanh(r / self.cap)
 
+    def place(self, s: float) -> float:
+        """Give the x of a score, infinite for one that is not reached."""
+        r = s
+        if math.isfinite(self.cap):
+            if abs(s) >= self.cap:
+                return math.copysign(math.inf, s)
+            r = self.cap * math.atanh(s / self.cap)
+        if not self.dimension:
+            return r
+        c = (r - self.mean) / self.temperature
+        return math.copysign(math.inf, c) if abs(c) >= 1 else self.temperature * math.atanh(c)
+
     def slope(self, x: Array) -> Array:
         """Give ds/dr; for a cosine, times the length of the unit key across the query, √(1 - c²)."""
         r, length = x, np.ones_like(x)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,48 +36,184 @@ def max_weights(groups: Sequence[Group], counts: Array) -> Array:
     Raises
     ------
     ValueError
-        Where keys are capped (or cosines) and shifted apart, or some are constant and some are not, or scores are so
-        wide that the integral has too many panels.
+        Where keys are capped (or cosines) and shifted apart, or scores are so wide that the integral has too many
+        panels.
 
     Notes
     -----
     E max p = ∫ du ∫ dx Σ_j f_j(x) w e⁻ʷ Π_{i≠j} C_i, w = e^(u+x), where C_i(u, x) = E[exp(-e^(u+s_i)); s_i < x] is the
-    part of φ_i below the largest score x: 1/S = ∫ e^(-tS) dt, conditionally on the largest score.
+    part of φ_i below the largest score x: 1/S = ∫ e^(-tS) dt, conditionally on the largest score. A constant key adds
+    the term in which it is the largest, ∫ w Π C_i du at its score, and no x below it counts.
     """
     groups = _on_one_axis(centred(groups)[0])
     keys = [group for group in groups if not group.is_sink]
     if all(group.law.is_constant for group in keys):
         return np.array([_constant(groups, row) for row in counts.T])
+    plane = _plane(groups, counts)
+    parts: Iterable[Part] = (_part(group, plane) for group in groups)
+    if counts.shape[1] > 1:
+        parts = list(parts)
+    result = np.empty(counts.shape[1])
+    for index, row in enumerate(counts.T):
+        log_below, density, log_atom = (
+            np.zeros_like(plane.lost),
+            np.zeros_like(plane.lost),
+            np.zeros_like(plane.where.u),
+        )
+        for part, count in zip(parts, row, strict=True):
+            log_below += count * part.log_c
+            log_atom += count * part.log_atom
+            density += count * part.density
+        result[index] = plane.integral(density * np.exp(log_below)) + plane.at_atom(np.exp(log_atom))
+    return result
+
+
+def summed_max_weight(groups: Sequence[Group], rows: int, *, needle: bool) -> float:
+    """
+    Add up the expected largest weights of the rows of 1, 2, ..., `rows` keys that are alike, in one integral.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        Of the needle, if there is one, then of the ordinary keys, then of the sink, if there is one.
+    rows : int
+    needle : bool
+        Whether the first key of every row is the needle.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Only C^n depends on the number n of keys: Σ Cᵏ and Σ k Cᵏ stand under the integral of `max_weights`, by doubling
+    the number of terms, all positive.
+    """
+    sizes = ([1.0] if needle else []) + [rows - needle + 0.0]
+    most = np.array(sizes + [1.0] * (len(groups) - len(sizes)))[:, None]
+    fewest = most.copy()
+    fewest[int(needle)] = 0.0 if needle else 1.0
+    if rows - needle == 0 or all(group.law.is_constant for group in groups):
+        lengths = np.arange(1.0, rows + 1)
+        counts = np.repeat(most, rows, axis=1)
+        counts[int(needle)] = lengths - needle
+        kept = counts.max(axis=1) > 0
+        return float(sum(max_weights([g for g, k in zip(groups, kept, strict=True) if k], counts[kept])))
+    groups = _on_one_axis(centred(groups)[0])
+    plane = _plane(groups, np.hstack([fewest, most]))
+    first, *others = (_part(group, plane) for group in groups)
+    ordinary, sinks = (others[0], others[1:]) if needle else (first, others)
+    constant = sum((sink.log_c for sink in sinks), np.zeros_like(plane.lost))
+    if not needle:
+        _, weighted = _geometric(ordinary.log_c, rows + 1)
+        return plane.integral(weighted * ordinary.density * np.exp(constant))
+    plain, weighted = _geometric(ordinary.log_c, rows)
+    return plane.integral((first.density * plain + ordinary.density * weighted) * np.exp(first.log_c + constant))
+
+
+def prefix_max_weights(keys: Sequence[Group], sink: Sequence[Group]) -> float:
+    """Add up the expected largest weights of the rows of the first 1, 2, ..., n of these random keys."""
+    groups = _on_one_axis(centred([*keys, *sink])[0])
+    fewest = [1.0] + [0.0] * (len(keys) - 1) + [1.0] * len(sink)
+    plane = _plane(groups, np.stack([np.ones(len(groups)), np.array(fewest)], axis=1))
+    log_below, density = np.zeros_like(plane.lost), np.zeros_like(plane.lost)
+    for group in groups[len(keys) :]:
+        log_below += _part(group, plane).log_c
+    total = 0.0
+    for group in groups[: len(keys)]:
+        part = _part(group, plane)
+        log_below += part.log_c
+        density += part.density
+        total += plane.integral(density * np.exp(log_below))
+    return total
+
+
+def _geometric(log_c: Array, terms: int) -> tuple[Array, Array]:
+    """Return Σ Cᵏ and Σ k Cᵏ over k < terms, by doubling: nothing cancels."""
+    plain, weighted, count = np.zeros_like(log_c), np.zeros_like(log_c), 0
+    for bit in bin(terms)[2:]:
+        power = np.exp(count * log_c)
+        plain, weighted, count = plain * (1 + power), weighted * (1 + power) + count * power * plain, 2 * count
+        if bit == "1":
+            power = np.exp(count * log_c)
+            plain, weighted, count = plain + power, weighted + count * power, count + 1
+    return plain, weighted
+
+
+class Part(NamedTuple):
+    """One key's log C and f/C on the plane, and its log C at the atom, where only keys up to it are."""
+
+    log_c: Array
+    density: Array
+    log_atom: Array
+
+
+class Plane(NamedTuple):
+    """Nodes in u and in the largest score x, of which those above the largest constant key are integrated over."""
+
+    where: Grid
+    start: float
+    edges: Array
+    x: Array
+    width: Array
+    used: Array
+    w: Array
+    lost: Array
+    atom: float
+    atom_score: float
+    log_n: float
+
+    def integral(self, values: Array) -> float:
+        """∫ du ∫ dx w e⁻ʷ · values."""
+        return float(self.where.weight @ (values * (self.w * np.exp(-self.w))) @ self.used)
+
+    def at_atom(self, values: Array) -> float:
+        """∫ du w · values at the largest constant key, of values that hold its e⁻ʷ; 0 if there is none."""
+        if math.isinf(self.atom):
+            return 0.0
+        return float(self.where.weight @ (np.exp(np.minimum(self.where.u + self.atom_score, 6.0)) * values))
+
+
+def _plane(groups: Sequence[Group], counts: Array) -> Plane:
+    keys = [group for group in groups if not group.is_sink]
+    random = [group for group in keys if not group.law.is_constant]
     if any(group.law.dimension == 1 for group in keys):
         raise ValueError("max_weight of cosine scores needs d_k of at least 2: in one dimension they are ties")
-    if any(group.law.is_constant for group in keys):
-        raise ValueError("max_weight has no exact value here where some scores are constant and others are not")
     most, fewest = counts.max(axis=1), counts.min(axis=1)
-    where = grid(
-        [Group(g.law, g.shift, float(c), g.is_sink) for g, c in zip(groups, most, strict=True)], fewest.tolist()
-    )
+    sized = [Group(g.law, g.shift, float(c), g.is_sink) for g, c in zip(groups, most, strict=True)]
+    where = grid(sized, fewest.tolist())
     log_n = math.log(float(counts.sum(axis=0).max()))
-    start, edges = _edges(keys, log_n)
+    always = [group for group, least in zip(groups, fewest, strict=True) if least >= 1]
+    start, edges = _edges(random, [group for group in always if group in random] or random[:1], log_n)
+    atom = max((group.law.mean for group in keys if group.law.is_constant), default=-math.inf)
+    atom_score = max((group.law.constant for group in keys if group.law.is_constant), default=-math.inf)
+    if math.isfinite(atom) and atom > edges[0]:
+        edges = np.unique(np.append(edges, atom))
     x, width = legendre_panels(edges)
-    w = np.exp(np.minimum(where.u[:, None] + keys[0].law.score(x), 6.0))  # e⁻ʷ < 1e-170 beyond
-    lost = -np.expm1(-w)
-    density_of_largest = np.zeros((counts.shape[1], *w.shape))
-    log_below = np.zeros_like(density_of_largest)
-    beyond = [group for group in keys if _top(group) < start]
-    _accumulate_beyond(beyond, groups, counts, where, log_n, log_below)
-    for group, count in zip(groups, counts, strict=True):
-        if group.is_sink:
-            log_below -= np.exp(np.minimum(where.u + group.shift + group.law.constant, 6.0))[:, None]
-        elif _top(group) >= start:
-            density = group.law.density(x)
-            density /= width @ density
-            above = running(density[::-1], np.diff(edges)[::-1])[::-1]
-            outside = above + running(lost * density, np.diff(edges))
-            log_c = np.log1p(-np.clip(outside, 0.0, 1 - 2.0**-53))
-            log_below += count[:, None, None] * log_c
-            density_of_largest += count[:, None, None] * (density * np.exp(-log_c))
-    integrand = density_of_largest * np.exp(log_below) * (w * np.exp(-w))
-    return np.asarray(np.einsum("u,kux,x->k", where.weight, integrand, width))
+    w = np.exp(np.minimum(where.u[:, None] + random[0].law.score(x), 6.0))  # e⁻ʷ < 1e-170 beyond
+    used = np.where(x > atom, width, 0.0)
+    return Plane(where, start, edges, x, width, used, w, -np.expm1(-w), atom, atom_score, log_n)
+
+
+def _part(group: Group, plane: Plane) -> Part:
+    nothing = np.zeros((plane.where.u.size, 1))
+    if group.law.is_constant:
+        log_c = -np.exp(np.minimum(plane.where.u + group.shift + group.law.constant, 6.0))
+        return Part(log_c[:, None], nothing, log_c)
+    if _top(group) < plane.start:
+        shift = np.array([group.law.mean])
+        log_c = tables(KeyLaw(group.law.width), plane.where, shift, frozenset(), plane.log_n)["log_phi"][0]
+        return Part(log_c[:, None], nothing, log_c)
+    density = group.law.density(plane.x)
+    density /= plane.width @ density
+    sizes = np.diff(plane.edges)
+    above = running(density[::-1], sizes[::-1])[::-1]
+    lost = plane.lost * density
+    log_c = np.log1p(-np.clip(above + running(lost, sizes), 0.0, 1 - 2.0**-53))
+    below = plane.x < plane.atom
+    at_atom = lost[:, below] @ plane.width[below] + density[~below] @ plane.width[~below]
+    log_atom = np.log1p(-np.clip(at_atom, 0.0, 1 - 2.0**-53))
+    return Part(log_c, density * np.exp(-log_c), log_atom)
 
 
 def _on_one_axis(groups: Sequence[Group]) -> list[Group]:
@@ -106,7 +243,7 @@ def _top(group: Group) -> float:
     return group.law.mean + REACH * group.law.width
 
 
-def _edges(keys: Sequence[Group], log_n: float) -> tuple[float, Array]:
+def _edges(keys: Sequence[Group], always: Sequence[Group], log_n: float) -> tuple[float, Array]:
     """Return the score below which the largest is not, and panels over the laws of all keys that reach above it."""
     sharp = 2 / math.sqrt(1 + 0.9 * log_n)  # of C^n, in deviations
     laws = list({group.law: None for group in keys})
@@ -114,7 +251,7 @@ def _edges(keys: Sequence[Group], log_n: float) -> tuple[float, Array]:
         ranges = [law.range(0.0) for law in laws]
         narrowest = min(laws, key=lambda law: law.width)
         return -math.inf, narrowest.edges(min(low for low, _ in ranges), max(high for _, high in ranges), sharp)
-    start = max(law.mean - REACH * law.width for law in laws)
+    start = max(group.law.mean - REACH * group.law.width for group in always)
     overlapping = [law for law in laws if law.mean + REACH * law.width >= start]
     intervals: list[Interval] = []
     for width in sorted({law.width for law in overlapping}):
@@ -129,15 +266,3 @@ def _edges(keys: Sequence[Group], log_n: float) -> tuple[float, Array]:
             raise ValueError("max_weight has no exact value here for scores this wide (standard deviations above 150)")
         edges += np.linspace(left, right, count + 1)[1:].tolist()
     return start, np.array(edges)
-
-
-def _accumulate_beyond(
-    beyond: Sequence[Group], groups: Sequence[Group], counts: Array, where: Grid, log_n: float, log_below: Array
-) -> None:
-    """Add log φ of the keys that are never the largest."""
-    for width in {group.law.width for group in beyond}:
-        members = [i for i, g in enumerate(groups) if not g.is_sink and g in beyond and g.law.width == width]
-        shifts = np.array([groups[i].law.mean for i in members])
-        if members:
-            log_phi = tables(KeyLaw(width), where, shifts, frozenset(), log_n)["log_phi"]
-            log_below += (counts[members].T @ log_phi)[:, :, None]

@@ -217,8 +217,8 @@ def _moments(law: KeyLaw, u: Array) -> dict[str, Array]:
     return moments
 
 
-def law_panels(law: KeyLaw, end: float | None = None) -> tuple[Array, Array]:
-    """Return nodes x and weights (those of the whole law add up to 1): with room for a tilt, or up to `end`."""
+def law_panels(law: KeyLaw, end: float | None = None, start: float = -math.inf) -> tuple[Array, Array]:
+    """Return nodes x and weights (of the whole law: sum 1), with room for a tilt, or on start to end."""
     if law.dimension == 1:
         return law.nodes()
     low, high = law.range(min(4.0, 60 / law.width**2) if end is None else 0.0)
@@ -231,9 +231,10 @@ def law_panels(law: KeyLaw, end: float | None = None) -> tuple[Array, Array]:
     density = weight * law.density(x)
     if end is None:
         return x, density / density.sum()
-    if end <= low:
+    first = max(low, start)
+    if min(end, high) <= first:
         return np.array([end]), np.zeros(1)
-    upto, weight = panels(low, min(end, high), width)
+    upto, weight = panels(first, min(end, high), width)
     return upto, weight * law.density(upto) / density.sum()
 
 
@@ -246,22 +247,34 @@ def _max_weight(groups: Sequence[Group]) -> float:
     log_n = math.log(sum(group.size for group in groups))
     v, v_weight = panels(-LOG_TINY - log_n, 4.4, 1.3)
     total = 0.0
+    tallest = max((g.shift + g.law.constant for g in own if g.law.is_constant), default=-math.inf)
     for candidate in own:
-        x, weight = law_panels(candidate.law, math.inf)
+        if candidate.law.is_constant:
+            if candidate.shift + candidate.law.constant < tallest:
+                continue
+            x, weight = np.array([candidate.law.mean]), np.ones(1)
+        else:
+            x, weight = law_panels(candidate.law, math.inf, candidate.law.place(tallest - candidate.shift))
         used = weight > 1e-19 * weight.max()
         for place, part in zip(x[used].tolist(), weight[used].tolist(), strict=True):
-            s = float(candidate.law.score(np.array(place))) + candidate.shift
+            constant = candidate.law.is_constant
+            s = tallest if constant else float(candidate.law.score(np.array(place))) + candidate.shift
             log_below = np.zeros_like(v)
             for group in groups:
-                if group.is_sink:
-                    log_below -= np.exp(np.minimum(v + group.shift + group.law.constant - s, 6.0))
+                if group.law.is_constant:
+                    others = group.size - (group is candidate)
+                    log_below -= others * np.exp(np.minimum(v + group.shift + group.law.constant - s, 6.0))
                     continue
-                end = place if group.shift == candidate.shift else s - group.shift
+                same = group.shift == candidate.shift and not constant
+                end = place if same else group.law.place(s - group.shift)
                 below, mass = law_panels(group.law, end)
                 inside = below < end
                 distance = group.law.score(below[inside]) + group.shift - s
                 beyond = 1.0 - float(mass[inside].sum())
                 lost = -np.expm1(-np.exp(v[:, None] + distance)) @ mass[inside] + max(beyond, 0.0)
                 log_below += (group.size - (group is candidate)) * np.log1p(-np.minimum(lost, 1 - 2.0**-53))
-            total += candidate.size * part * float(v_weight @ np.exp(v - np.exp(v) + log_below))
+            times = 1.0 if constant else candidate.size
+            total += times * part * float(v_weight @ np.exp(v - np.exp(v) + log_below))
+        if candidate.law.is_constant:
+            tallest = math.nextafter(tallest, math.inf)  # of several as tall as one another, one is the largest
     return total
