@@ -143,19 +143,21 @@ def _model(
 
 
 def _share(config: Mapping[str, Any]) -> float:
-    value = config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
+    value = _of_rotary(config, "partial_rotary_factor") or _of_rotary(config, "rotary_pct") or 1.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ValueError(
-            f"config.json gives rotary embedding a share of {printable(repr(value)[:40])} of the components"
-        )
+        raise ValueError(f"config.json gives rotary embedding {printable(repr(value)[:40])} of the components")
     return float(value)
 
 
 def _base(config: Mapping[str, Any]) -> float:
+    value = _of_rotary(config, "rope_theta") or config.get("rotary_emb_base")
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e300 else 10000.0
+
+
+def _of_rotary(config: Mapping[str, Any], name: str) -> Any:
+    """Return a setting of rotary embedding, which newer configurations keep in a table of their own."""
     nested = config.get("rope_parameters")
-    value = config.get("rope_theta") or config.get("rotary_emb_base")
-    value = value or (nested.get("rope_theta") if isinstance(nested, dict) else None)
-    return float(value) if isinstance(value, int | float) and value > 0 else 10000.0
+    return config.get(name) or (nested.get(name) if isinstance(nested, dict) else None)
 
 
 def _scale(config: Mapping[str, Any], scale: ScaleLike) -> tuple[ScaleLike, list[str]]:
