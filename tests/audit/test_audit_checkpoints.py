@@ -7,9 +7,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from analysis import audit_weights
+from analysis.audit.weights.audit import as_projections, audit_projections
 from analysis.audit.weights.checkpoint import audit_checkpoint
 from analysis.audit.weights.naming import find_projections
 from analysis.cli import main
+from analysis.vocabulary.scale import resolve_scale
 
 D_MODEL, HEADS, D_K = 24, 4, 6
 
@@ -132,6 +134,26 @@ def test_fused_projections_of_grouped_heads(tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps(config))
     k = K[:, : key_heads * D_K]
     assert_same(audit_checkpoint(tmp_path), audit_weights(Q, k, num_heads=HEADS, num_key_value_heads=key_heads))
+
+
+@pytest.mark.parametrize(
+    ("config", "dims"),
+    [
+        ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.7}}, 4),
+        ({"rotary_pct": 0.4}, 2),
+        ({"rotary_dim": 4, "model_type": "gptj"}, 4),
+    ],
+)
+def test_a_part_of_the_components_turns(tmp_path, config, dims):
+    save(tmp_path, LLAMA)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_attention_heads": HEADS}))
+    kind = "interleaved" if "model_type" in config else "half"
+    layer = as_projections(
+        "model.layers.0.self_attn", Q, K, None, None, GAIN, num_heads=HEADS, key_heads=HEADS, rotary=kind,
+        rotary_dims=dims, norm="rms",
+    )  # fmt: skip
+    expected_audit = audit_projections([lambda: layer], scale=resolve_scale(None), n_keys=1024, source="")
+    assert_same(audit_checkpoint(tmp_path), expected_audit)
 
 
 def test_a_layer_norm_before_and_norms_after_the_projections(tmp_path):

@@ -1,4 +1,4 @@
-"""Checkpoints that `transformers` writes: the weights and hidden states give the queries and keys of the model itself."""
+"""Checkpoints that `transformers` writes: weights and hidden states give the model's own queries and keys."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,18 @@ MODELS = {
     "StableLm": DECODER | {"use_qkv_bias": True},
     "Granite": DECODER | {"attention_multiplier": 0.3},
     "Phi3": DECODER,
+    "Starcoder2": DECODER,
+    "Nemotron": DECODER,
+    "Glm": DECODER,
+    "Helium": DECODER,
+    "Ernie4_5": DECODER,
+    "Apertus": DECODER,
     "Phi": DECODER | {"partial_rotary_factor": 0.5},
     "GPTNeoX": NEOX,
     "Falcon": COMMON | {"multi_query": True, "new_decoder_architecture": False, "alibi": False},
     "Falcon 40B": COMMON | {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False},
     "GPTBigCode": {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64},
+    "GPTJ": {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64, "rotary_dim": 4},
     "OPT": COMMON | {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 64},
     "DistilBert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 50},
 }
@@ -41,7 +48,9 @@ def test_weights_and_hidden_states_give_the_models_own_queries_and_keys(name, tm
     torch.manual_seed(0)
     family = name.split()[0]
     config = getattr(transformers, f"{family}Config")(**MODELS[name], attn_implementation="sdpa", pad_token_id=0)
-    model = getattr(transformers, f"{family.removesuffix('Text')}{'TextModel' if 'Text' in family else 'Model'}")(config)
+    model = getattr(transformers, f"{family.removesuffix('Text')}{'TextModel' if 'Text' in family else 'Model'}")(
+        config
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += torch.randn_like(parameter) / 6  # gains apart from 1, biases apart from 0

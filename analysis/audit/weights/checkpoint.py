@@ -24,8 +24,9 @@ from analysis.vocabulary.text import printable
 Array = NDArray[Any]
 
 MAX_CONFIG = 10_000_000
+_UNSCALED = ("t5", "gpt_neo")
 _LAYER_QK_NORM = ("cohere", "cohere2", "stablelm", "persimmon", "phi", "mpt", "dbrx")
-_INTERLEAVED = ("gptj", "codegen", "cohere", "cohere2", "glm", "glm4")
+_INTERLEAVED = ("gptj", "helium", "ernie4_5", "ernie4_5_moe", "llama4_text", "cohere", "cohere2", "glm", "glm4")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class _Model:
     key_heads: int
     rotary: str | None
     rotary_share: float
+    rotary_dims: int | None
     rotary_base: float
     one_plus_gain: bool
     layer_norm: bool
@@ -124,14 +126,17 @@ def _model(
         share = _share(config)
     kind = None if kind == "none" else kind
     family = str(config.get("model_type", ""))
+    if family == "codegen":
+        raise ValueError("CodeGen's fused projections are laid out for a mesh of devices, which is not read")
     layer_norm = "rms_norm_eps" not in config and not family.endswith("t5")
     model = _Model(
         chosen,
         grouped or chosen,
         kind,
         share,
+        _whole(config.get("rotary_dim")),
         _base(config),
-        one_plus_gain=family.startswith(("gemma", "qwen3_next")),
+        one_plus_gain=family.startswith(("gemma", "qwen3_next", "nemotron")),
         layer_norm=layer_norm and any(name.startswith("layer_norm_eps") for name in config),
         layer_qk_norm=family in _LAYER_QK_NORM,
         by_group=family.startswith("internlm2"),
@@ -140,6 +145,10 @@ def _model(
     told = f"{model.num_heads} query heads, {model.key_heads} key heads"
     told += f"; rotary embedding ({kind}), averaged over positions." if kind else "; no rotary embedding."
     return model, [told]
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
 
 
 def _share(config: Mapping[str, Any]) -> float:
@@ -164,8 +173,8 @@ def _scale(config: Mapping[str, Any], scale: ScaleLike) -> tuple[ScaleLike, list
     """Return the scale that the caller or the model's configuration gives."""
     if scale is not None or not config:
         return scale, []
-    if str(config.get("model_type", "")).endswith("t5"):
-        return "unscaled", ["T5 has no scale: 1."]
+    if str(config.get("model_type", "")).endswith(_UNSCALED):
+        return "unscaled", [f"{config['model_type']} has no scale: 1."]
     for name, power in (("query_pre_attn_scalar", -0.5), ("attention_multiplier", 1.0)):
         value = config.get(name)
         if isinstance(value, int | float) and value > 0:
@@ -193,7 +202,8 @@ def _projections(names: WeightNames, tensors: Mapping[str, StoredTensor], model:
     return as_projections(
         names.layer, q, k, of_query, of_key, gain, offset,
         num_heads=model.num_heads, key_heads=model.key_heads, rotary=model.rotary,
-        rotary_dims=int(d_k * model.rotary_share), rotary_base=model.rotary_base, norm_before=names.norm_before,
+        rotary_dims=model.rotary_dims or int(d_k * model.rotary_share), rotary_base=model.rotary_base,
+        norm_before=names.norm_before,
         norm="layer" if offset is not None or (model.layer_norm and gain is not None) else "rms",
         query_norm=_norm_tensors(names.query_norm, query_gain, tensors, model),
         key_norm=_norm_tensors(names.key_norm, key_gain, tensors, model),

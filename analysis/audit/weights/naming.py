@@ -19,6 +19,7 @@ _BIAS = {".weight": ".bias", "/weight": "/bias", ".kernel": ".bias", "/kernel": 
 _NORMS = (
     "input_layernorm", "ln_1", "attention_norm", "self_attn_layer_norm", "layer_norm", "norm1", "ln1", "attn_norm",
     "layernorm_before", "norm", "ln_attn", "pre_attention_layernorm", "norm_1", "ln_before", "attention_layer_norm",
+    "attention_layernorm",
 )  # fmt: skip
 _QK_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_norm", "key_norm"),
     ("q_layer_norm", "k_layer_norm"), ("query_layernorm", "key_layernorm"), ("norm_q", "norm_k"),
