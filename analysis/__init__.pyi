@@ -11,6 +11,7 @@ from .audit.live.alerts import AttentionWarning as AttentionWarning
 from .audit.live.clip import ClipFactors as ClipFactors
 from .audit.live.clip import clip_factors as clip_factors
 from .audit.live.clip_module import apply_clip as apply_clip
+from .audit.live.clip_module import clip_model as clip_model
 from .audit.live.history import WatchRow as WatchRow
 from .audit.live.history import read_history as read_history
 from .audit.live.maxima import HeadMaximum as HeadMaximum

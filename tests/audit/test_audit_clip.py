@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import apply_clip, clip_factors, watch
+from analysis import HeadMaximum, apply_clip, clip_factors, clip_model, watch
 
 
 @given(st.lists(st.floats(-50, 5000) | st.just(math.nan), min_size=4, max_size=4), st.floats(0.1, 500))
@@ -242,3 +242,46 @@ class TestTorch:
             apply_clip(attention(torch), gamma)
         with pytest.raises(ValueError, match="module must be a"):
             apply_clip([], [1.0])
+
+    def test_a_training_run_is_kept_at_the_target(self, torch):
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True)
+        model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 2), torch.nn.Linear(16, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        x, target, clipped = torch.randn(4, 6, 16), 1.0, []
+        grown = model[0].layers[1].self_attn.in_proj_weight
+        with watch(model) as watcher:
+            for _ in range(8):
+                with torch.no_grad():
+                    grown[4:8] *= 2.0  # the queries of head 1
+                for half in x.split(2):
+                    model(half).square().mean().backward()
+                clipped.append(clip_model(model, watcher.take_maxima(), target))
+                with torch.no_grad():
+                    model(x)
+                after = {(m.module, m.head): m.largest_signed_score for m in watcher.take_maxima()}
+                assert after["0.layers.1.self_attn", 1] <= target * (1 + 1e-5)
+                optimizer.step()
+                optimizer.zero_grad()
+        assert {name for each in clipped for name in each} == {"0.layers.1.self_attn"}
+        for factors in clipped[-3:]:
+            assert [gamma < 1 for gamma in factors["0.layers.1.self_attn"].gamma] == [False, True, False, False]
+
+    def test_a_model_is_clipped_whole_or_not_at_all(self, torch):
+        model = torch.nn.ModuleDict({"a": attention(torch), "b": attention(torch)})
+        model["b"].logit_scale = torch.nn.Parameter(torch.ones(4))
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        maxima = [HeadMaximum(name, 0, head, 9.0, 9.0, 1) for name in "ab" for head in range(4)]
+        with pytest.raises(ValueError, match="b: Attention cannot be clipped head by head: its parameter logit_scale"):
+            clip_model(model, maxima, 3.0)
+        with pytest.raises(ValueError, match="the model has no module 'c'"):
+            clip_model(model, [HeadMaximum("c", 0, 0, 9.0, 9.0, 1)], 3.0)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        # of two calls the larger counts, one without a number does not
+        more = [HeadMaximum("a", 1, 2, 27.0, 27.0, 1), HeadMaximum("a", 2, 2, math.nan, math.nan, 1)]
+        factors = clip_model(model, [*maxima[:4], *more], 9.0)
+        assert [*factors] == ["a"]
+        np.testing.assert_allclose(factors["a"].gamma, [1, 1, 1 / 3, 1])
+        alone = attention(torch)
+        assert [*clip_model(alone, [HeadMaximum("Attention", 0, h, 9.0, 9.0, 1) for h in range(4)], 3.0)] == [
+            "Attention"
+        ]

@@ -1,16 +1,18 @@
-"""A clip applied in place to a torch attention module."""
+"""A clip applied in place to a torch attention module, or to all of a watched model that need one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.audit.live.clip import Array, ClipFactors, split_factor
+from analysis.audit.live.clip import Array, ClipFactors, clip_factors, split_factor
 
 if TYPE_CHECKING:
-    from analysis.audit.live.projections import Rows
+    from analysis.audit.live.maxima import HeadMaximum
+    from analysis.audit.live.projections import Projections, Rows
 
 
 def apply_clip(module: Any, gamma: ArrayLike, *, num_heads: int | None = None) -> ClipFactors:
@@ -49,22 +51,79 @@ def apply_clip(module: Any, gamma: ArrayLike, *, num_heads: int | None = None) -
     own row. Scores change by γ up to the rounding of the weights' type (in bfloat16, 2⁻⁸ for each weight). What a
     module does to q and k in its own code, such as a division by their norm, cannot be seen here: watch it again.
     """
+    found, factors = _planned(module, gamma, num_heads)
+    _apply(found, factors)
+    return factors
+
+
+def clip_model(model: Any, maxima: Iterable[HeadMaximum], target: float) -> dict[str, ClipFactors]:
+    """
+    Clip every head of a watched model whose largest signed score is beyond a target, in place.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The one that was watched.
+    maxima : of HeadMaximum
+        What `Watcher.take_maxima` gave; of several calls of one module the largest counts.
+    target : float
+
+    Returns
+    -------
+    dict
+        By the name of each module that was changed, its factors as of `apply_clip`.
+
+    Raises
+    ------
+    ValueError
+        As `clip_factors` and `apply_clip` do, with the module's name, before anything is changed.
+    """
+    largest: dict[str, dict[int, float]] = {}
+    for each in maxima:
+        heads = largest.setdefault(each.module, {})
+        heads[each.head] = float(np.fmax(heads.get(each.head, np.nan), each.largest_signed_score))
+    plans = {}
+    for name, heads in largest.items():
+        gamma = clip_factors([heads[head] for head in sorted(heads)], target).gamma
+        if (gamma < 1).any():
+            plans[name] = _named(model, name, gamma)
+    for found, factors in plans.values():
+        _apply(found, factors)
+    return {name: factors for name, (_, factors) in plans.items()}
+
+
+def _named(model: Any, name: str, gamma: Array) -> tuple[Projections, ClipFactors]:
+    parts = dict(model.named_modules())
+    if name not in parts and name != type(model).__name__:  # the model itself goes by its type
+        raise ValueError(f"the model has no module {name!r}: maxima are those of the model that was watched")
+    try:
+        return _planned(parts.get(name, model), gamma, None)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _planned(module: Any, gamma: ArrayLike, num_heads: int | None) -> tuple[Projections, ClipFactors]:
+    """Return where the factors go, and what they are; nothing is changed yet."""
     try:
         import torch
 
         from analysis.audit.live.projections import projections
     except ImportError:
-        raise ImportError("apply_clip needs torch: pip install 'attnsym[torch]'") from None
+        raise ImportError("a clip in place needs torch: pip install 'attnsym[torch]'") from None
     if not isinstance(module, torch.nn.Module):
         raise ValueError(f"module must be a torch.nn.Module: got {type(module).__name__}")
     found = projections(module, num_heads)
     if np.size(gamma) != found.num_heads:
         raise ValueError(f"gamma must have one factor for each of {found.num_heads} heads: got {np.size(gamma)}")
-    factors = split_factor(gamma, found.num_key_value_heads)
+    return found, split_factor(gamma, found.num_key_value_heads)
+
+
+def _apply(found: Projections, factors: ClipFactors) -> None:
+    import torch
+
     with torch.no_grad():
         _multiply(found.query, factors.query, found.d_k)
         _multiply(found.key, factors.key, found.d_k)
-    return factors
 
 
 def _multiply(sides: list[Rows], factors: Array, d_k: int) -> None:
