@@ -247,7 +247,7 @@ class TestTorch:
         layer = torch.nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True)
         model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 2), torch.nn.Linear(16, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        x, target, clipped = torch.randn(4, 6, 16), 1.0, []
+        x, target, clipped = torch.randn(4, 6, 16), 3.0, []
         grown = model[0].layers[1].self_attn.in_proj_weight
         with watch(model) as watcher:
             for _ in range(8):

@@ -77,6 +77,11 @@ def clip_model(model: Any, maxima: Iterable[HeadMaximum], target: float) -> dict
     ------
     ValueError
         As `clip_factors` and `apply_clip` do, with the module's name, before anything is changed.
+
+    Notes
+    -----
+    On the inputs that were measured, a module's target is met exactly (to rounding); a clip in an earlier layer changes
+    the inputs of a later one.
     """
     largest: dict[str, dict[int, float]] = {}
     for each in maxima:
