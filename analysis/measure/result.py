@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analysis.measure.file import read_study, write_study
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.versions import library_versions
 
 
@@ -104,11 +105,7 @@ class Study:
 
     def to_dataframe(self) -> Any:
         """Return the rows as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_dataframe needs pandas: python -m pip install pandas") from None
-        return pandas.DataFrame(self.to_records(), columns=list(StudyRow.__dataclass_fields__))
+        return dataframe(self.to_records(), list(StudyRow.__dataclass_fields__))
 
     def plot(self) -> Any:
         """Return a matplotlib Figure of the estimates with error bars and predictions."""

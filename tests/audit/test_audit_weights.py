@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from analysis import audit_tensors, audit_weights, expected_entropy
+from analysis import audit_tensors, audit_trends, audit_weights, compare_audits, expected_entropy
 from analysis.audit.weights.normalised import unit_moments
 from attnsym import split_heads
 
@@ -255,3 +255,20 @@ def test_bad_input_is_refused_in_one_sentence(case):
     with pytest.raises(ValueError, match=message) as caught:
         audit_weights(**arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_audits_trends_and_comparisons_have_frames_alike():
+    pandas = pytest.importorskip("pandas")
+    weights_audit = audit_weights([weights(1, 2), weights(1, 2)], [weights(2, 2), np.nan * weights(2, 2)], num_heads=2)
+    tensors = audit_tensors(gaussian(3, 1, 2, 9, 8), gaussian(4, 1, 2, 9, 8))
+    for audit in (weights_audit, tensors, compare_audits(tensors, tensors)):
+        frame = audit.to_dataframe()
+        assert list(frame.columns) == list(audit.to_records()[0])
+        assert list(zip(frame["layer"], frame["head"], strict=True)) == [(h.layer, h.head) for h in audit.heads]
+    frame = weights_audit.to_dataframe()
+    assert frame["score_variance"].dtype == np.float64
+    assert frame["score_variance"].isna().tolist() == [False, False, True, True]
+    trends = audit_trends({0: weights_audit, 10: weights_audit}).to_dataframe()
+    assert isinstance(trends, pandas.DataFrame)
+    assert trends["step"].tolist() == [0, 10] * 4
+    assert trends["variance"].tolist()[:2] == [weights_audit.heads[0].score_variance] * 2

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from analysis.audit.over_time.states import FACTORS, Audit, Heads, HeadState, heads_of, kind_of
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -63,10 +64,17 @@ class Comparison:
     missing: tuple[str, ...]
     null: bool = False
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the heads as dictionaries of plain numbers and words, NaN as None."""
+        return [finite_or_none(asdict(head)) for head in self.heads]
+
+    def to_dataframe(self) -> Any:
+        """Return the heads as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
+        return dataframe(self.to_records(), list(HeadChange.__dataclass_fields__))
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
-        rows = [finite_or_none(asdict(head)) for head in self.heads]
-        return {"summary": list(self.summary()), "heads": rows, "missing": list(self.missing)}
+        return {"summary": list(self.summary()), "heads": self.to_records(), "missing": list(self.missing)}
 
     def summary(self) -> tuple[str, ...]:
         """Return sentences: how many heads changed, and the largest changes with the factor behind each."""

@@ -14,6 +14,7 @@ from analysis.audit.over_time.fit import crossing, line, onset
 from analysis.audit.over_time.head_trend import HeadTrend
 from analysis.audit.over_time.states import Audit, HeadState, heads_of, kind_of
 from analysis.audit.over_time.words import headline, sentence
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -59,6 +60,23 @@ class Trends:
     def urgent(self) -> tuple[HeadTrend, ...]:
         """Growing heads beyond a target first, by what a clip must take away, then the others, the fastest first."""
         return tuple(sorted(self.fastest, key=lambda head: math.inf if head.clip_factor is None else head.clip_factor))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per head and step, for a table or a plot; NaN as None."""
+        return [
+            finite_or_none(
+                {"layer": head.layer, "head": head.head, "step": step, "variance": variance}
+                | {"entropy": entropy, "largest": largest}
+            )
+            for head in self.heads
+            for step, variance, entropy, largest in zip(
+                self.steps, head.variance, head.entropy, head.largest, strict=True
+            )
+        ]
+
+    def to_dataframe(self) -> Any:
+        """Return `to_records` as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
+        return dataframe(self.to_records(), ["layer", "head", "step", *TARGETS])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""

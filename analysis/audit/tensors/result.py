@@ -17,6 +17,7 @@ from analysis.audit.tensors.remedies import Remedy, remedies
 from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
 from analysis.audit.tensors.verdicts import TROUBLE
 from analysis.audit.tensors.visibility import Rules
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -65,6 +66,10 @@ class TensorAudit:
     def to_records(self) -> list[dict[str, Any]]:
         """Return the heads as dictionaries of plain numbers and words, NaN as None, without `components`."""
         return [_record(head) for head in self.heads]
+
+    def to_dataframe(self) -> Any:
+        """Return the heads as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
+        return dataframe(self.to_records(), [f.name for f in dataclasses.fields(HeadAudit) if f.repr])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""

@@ -20,6 +20,7 @@ from analysis.audit.tensors.visibility import Rules
 from analysis.audit.weights.heads import HeadWeights
 from analysis.audit.weights.hidden import of_hidden
 from analysis.audit.weights.projections import Projections
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
@@ -118,6 +119,10 @@ class WeightsAudit:
         return [
             {name: finite_or_none(value) for name, value in dataclasses.asdict(head).items()} for head in self.heads
         ]
+
+    def to_dataframe(self) -> Any:
+        """Return the heads as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
+        return dataframe(self.to_records(), [f.name for f in dataclasses.fields(HeadWeights)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready dictionaries (strict JSON: NaN and infinities become None)."""
