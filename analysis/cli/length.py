@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ def length_command(
     ),
     sigma: Annotated[float, typer.Option(help="Deviation of the scores at the first length.")] = 1.0,
     needle: Annotated[float, typer.Option(help="The needle's mean score above the others' there.")] = 8.0,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it too, into a .svg, .png or .pdf file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what is left of a needle and of the entropy at longer contexts, by formula of the scale."""
@@ -25,15 +27,29 @@ def length_command(
 
     from analysis.predict.length import over_lengths
 
+    if plot is not None:
+        _check(plot)
     rows = over_lengths(int_list(n_keys, "--n-keys"), sigma=sigma, needle=needle)
+    if plot is not None:
+        from analysis.show.length_plot import length_figure
+
+        length_figure(rows).savefig(plot)
     if as_json:
         print_json([asdict(row) for row in rows])
         return
     table = Table(box=box.SIMPLE)
-    for heading in ("scale", "n_keys", "factor", "needle's weight", "entropy / log n", "effective keys"):
+    for heading in ("scale", "n_keys", "factor", "needle", "entropy/log n", "eff. keys"):
         table.add_column(heading, justify="left" if heading == "scale" else "right", no_wrap=True)
     for row in rows:
         numbers = (f"{row.factor:.4g}", f"{row.needle_weight:.4f}", f"{row.entropy_fraction:.4f}")
         table.add_row(row.formula, str(row.n_keys), *numbers, f"{row.effective_keys:.4g}")
     console().print(table)
     console().print("Gaussian scores, the needle among them; the entropy is that of rows without one. Exact.")
+    console().print("'keeps ...': the factor with which a row has what the first length has, where there is one.")
+
+
+def _check(plot: Path) -> None:
+    if plot.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"--plot must name a .svg, .png or .pdf file: got {str(plot)!r}")
+    if plot.is_dir() or not plot.absolute().parent.is_dir():
+        raise OSError(f"--plot must name a file in an existing folder: got {str(plot)!r}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from scipy import optimize
 
 from analysis.predict.exact import expected_entropy, expected_key_weight
 from analysis.vocabulary.numbers import number, positive, positive_integer
@@ -14,8 +17,12 @@ FORMULAS: dict[str, Callable[[int, int], float]] = {
     "fixed": lambda n, first: 1.0,
     "log n": lambda n, first: math.log(n) / math.log(first),
     "√log n": lambda n, first: math.sqrt(math.log(n) / math.log(first)),
+    "log² n": lambda n, first: (math.log(n) / math.log(first)) ** 2,
     "YaRN": lambda n, first: (0.1 * math.log(n / first) + 1) ** 2,
 }
+# The largest factor that is looked at for one that keeps what the first length has, and the first step up to it.
+LARGEST_FACTOR = 64.0
+STRIDE = 1.1
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,10 @@ def over_lengths(n_keys: Sequence[int], *, sigma: float = 1.0, needle: float = 8
     Returns
     -------
     list of LengthRow
-        By formula: "fixed", "log n" and "√log n" relative to the first length, and YaRN's (0.1 log(n/first) + 1)².
+        By formula: "fixed", "log n" (also SSMax's, and LongRoPE's on q and k together), "√log n" and "log² n" relative
+        to the first length, and YaRN's (0.1 log(n/first) + 1)², its temperature standing on q and on k. Then the exact
+        answers, "keeps the needle", "keeps entropy / log n" and "keeps effective keys": the smallest factor >= 1 with
+        which a row has what the first has. Rows that no factor up to 64 keeps are left out.
 
     Raises
     ------
@@ -57,7 +67,8 @@ def over_lengths(n_keys: Sequence[int], *, sigma: float = 1.0, needle: float = 8
     -----
     A factor f takes σ to fσ and the needle to f·needle: `expected_key_weight` and `expected_entropy` at those.
 
-    Source: the exact expectations; YaRN, Peng et al. (2023), for its temperature.
+    Source: the exact expectations; Su (2021) and Nakanishi (2025) for log n; Karakida and Hayase (2026) for the powers
+    of log n; Peng et al. (2023), YaRN, for its temperature.
     """
     lengths = [positive_integer("n_keys", n) for n in n_keys]
     if not lengths or lengths[0] < 2 or sorted(set(lengths)) != lengths:
@@ -65,9 +76,39 @@ def over_lengths(n_keys: Sequence[int], *, sigma: float = 1.0, needle: float = 8
     sigma, needle = positive("sigma", sigma), number("needle", needle)
     rows = []
     for formula, factor_of in FORMULAS.items():
+        rows += [_row(formula, n, factor_of(n, lengths[0]), sigma, needle) for n in lengths]
+    kept: dict[str, Callable[[LengthRow], float]] = {
+        "keeps the needle": lambda row: row.needle_weight,
+        "keeps entropy / log n": lambda row: row.entropy_fraction,
+        "keeps effective keys": lambda row: row.effective_keys,
+    }
+    for formula, wanted in kept.items():
         for n in lengths:
-            factor = factor_of(n, lengths[0])
-            weight = float(expected_key_weight(n, sigma=factor * sigma, needle=factor * needle))
-            entropy = float(expected_entropy(n, sigma=factor * sigma))
-            rows.append(LengthRow(formula, n, factor, weight, entropy / math.log(n), math.exp(entropy)))
+            factor = _keeping(partial(_value, wanted, n, sigma, needle), wanted(rows[0]))
+            if factor is not None:
+                rows.append(_row(formula, n, factor, sigma, needle))
     return rows
+
+
+def _row(formula: str, n: int, factor: float, sigma: float, needle: float) -> LengthRow:
+    weight = float(expected_key_weight(n, sigma=factor * sigma, needle=factor * needle))
+    entropy = float(expected_entropy(n, sigma=factor * sigma))
+    return LengthRow(formula, n, factor, weight, entropy / math.log(n), math.exp(entropy))
+
+
+def _value(wanted: Callable[[LengthRow], float], n: int, sigma: float, needle: float, factor: float) -> float:
+    return wanted(_row("", n, factor, sigma, needle))
+
+
+def _keeping(value: Callable[[float], float], target: float) -> float | None:
+    """Return the smallest factor from 1 on that gives the target, walking up in growing steps; None if none does."""
+    at, side = 1.0, value(1.0) - target
+    if abs(side) <= 4e-16 * abs(target):
+        return at
+    step = STRIDE
+    while at < LARGEST_FACTOR:
+        further = min(at * step, LARGEST_FACTOR)
+        if (value(further) - target) * side <= 0:
+            return float(optimize.brentq(lambda factor: value(factor) - target, at, further, xtol=1e-13, rtol=1e-13))
+        at, step = further, step * STRIDE
+    return None
