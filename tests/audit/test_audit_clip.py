@@ -1,6 +1,7 @@
 """Clip factors, as arrays and applied to modules: the target is met, and the other heads keep every bit."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +32,9 @@ def test_the_product_of_the_factors_meets_the_target(largest, target):
         ([[1.0]], 1.0, None, "largest must be one finite score for each head"),
         ([1.0], 0.0, None, "target must be positive and finite: got 0.0"),
         ([1.0], math.nan, None, "target must be positive and finite"),
+        ([1.0], "3", None, "target must be positive and finite: got '3'"),
+        (["a"], 1.0, None, "largest must be one finite score for each head"),
+        ([[1.0], [1.0, 2.0]], 1.0, None, "largest must be one finite score for each head"),
         ([1.0], True, None, "target must be positive and finite"),
         ([1.0, 2.0, 3.0], 1.0, 2, "num_key_value_heads must divide the 3 heads: got 2"),
         ([1.0, 2.0], 1.0, 0, "num_key_value_heads must divide"),
@@ -39,6 +43,13 @@ def test_the_product_of_the_factors_meets_the_target(largest, target):
 def test_factors_that_cannot_be(largest, target, key_heads, message):
     with pytest.raises(ValueError, match=message):
         clip_factors(largest, target, num_key_value_heads=key_heads)
+
+
+def test_a_clip_without_torch_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for clip in (lambda: apply_clip(object(), [0.5]), lambda: clip_model(object(), [], 1.0)):
+        with pytest.raises(ImportError, match="pip install"):
+            clip()
 
 
 def attention(
@@ -242,6 +253,8 @@ class TestTorch:
             apply_clip(attention(torch), gamma)
         with pytest.raises(ValueError, match="module must be a"):
             apply_clip([], [1.0])
+        with pytest.raises(ValueError, match="model must be a"):
+            clip_model([], [], 1.0)
 
     def test_a_training_run_is_kept_at_the_target(self, torch):
         layer = torch.nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True)

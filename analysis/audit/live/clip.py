@@ -60,10 +60,11 @@ def clip_factors(largest: ArrayLike, target: float, *, num_key_value_heads: int 
     ----------
     Kimi Team, "Kimi K2: Open Agentic Intelligence", 2025 (QK-Clip).
     """
-    scores = np.asarray(largest, dtype=np.float64)
+    scores = _numbers(largest)
     if scores.ndim != 1 or not scores.size or np.isinf(scores).any():
         raise ValueError(f"largest must be one finite score for each head: got {largest!r}")
-    if isinstance(target, bool) or not (math.isfinite(target) and target > 0):
+    number = isinstance(target, int | float | np.integer | np.floating) and not isinstance(target, bool)
+    if not (number and math.isfinite(target) and target > 0):
         raise ValueError(f"target must be positive and finite: got {target!r}")
     over = scores > target
     return split_factor(np.where(over, target / np.where(over, scores, 1.0), 1.0), num_key_value_heads)
@@ -78,7 +79,7 @@ def split_factor(gamma: ArrayLike, num_key_value_heads: int | None = None) -> Cl
     ValueError
         Unless every γ is positive and finite and num_key_value_heads divides their number.
     """
-    factors = np.asarray(gamma, dtype=np.float64)
+    factors = _numbers(gamma)
     if factors.ndim != 1 or not factors.size or not (np.isfinite(factors) & (factors > 0)).all():
         raise ValueError(f"gamma must be one positive, finite factor for each head: got {gamma!r}")
     heads = len(factors)
@@ -88,3 +89,11 @@ def split_factor(gamma: ArrayLike, num_key_value_heads: int | None = None) -> Cl
     if key_heads == heads:
         return ClipFactors(factors, np.sqrt(factors), np.sqrt(factors))
     return ClipFactors(factors, factors, np.ones(key_heads))
+
+
+def _numbers(values: ArrayLike) -> Array:
+    """Return float64 numbers, or an empty array for what holds none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)

@@ -83,6 +83,7 @@ def clip_model(model: Any, maxima: Iterable[HeadMaximum], target: float) -> dict
     On the inputs that were measured, a module's target is met exactly (to rounding); a clip in an earlier layer changes
     the inputs of a later one.
     """
+    _check_module(model, "model")
     largest: dict[str, dict[int, float]] = {}
     for each in maxima:
         heads = largest.setdefault(each.module, {})
@@ -109,18 +110,22 @@ def _named(model: Any, name: str, gamma: Array) -> tuple[Projections, ClipFactor
 
 def _planned(module: Any, gamma: ArrayLike, num_heads: int | None) -> tuple[Projections, ClipFactors]:
     """Return where the factors go, and what they are; nothing is changed yet."""
-    try:
-        import torch
+    _check_module(module, "module")
+    from analysis.audit.live.projections import projections
 
-        from analysis.audit.live.projections import projections
-    except ImportError:
-        raise ImportError("a clip in place needs torch: pip install 'attnsym[torch]'") from None
-    if not isinstance(module, torch.nn.Module):
-        raise ValueError(f"module must be a torch.nn.Module: got {type(module).__name__}")
     found = projections(module, num_heads)
     if np.size(gamma) != found.num_heads:
         raise ValueError(f"gamma must have one factor for each of {found.num_heads} heads: got {np.size(gamma)}")
     return found, split_factor(gamma, found.num_key_value_heads)
+
+
+def _check_module(module: Any, name: str) -> None:
+    try:
+        from torch import nn
+    except ImportError:
+        raise ImportError("a clip in place needs torch: pip install 'attnsym[torch]'") from None
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{name} must be a torch.nn.Module: got {type(module).__name__}")
 
 
 def _apply(found: Projections, factors: ClipFactors) -> None:
