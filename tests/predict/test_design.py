@@ -143,6 +143,25 @@ def test_the_error_of_random_tokens_falls_as_one_over_d_model():
     assert 0.6 < errors[1] / errors[0] < 1.6
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("correlation", "gain"), [(0.6, 1.0), (0.0, 0.7), (0.3, 1.3)])
+def test_correlated_tokens_and_gains_are_confirmed_by_the_core(correlation, gain):
+    rng, d_model, d_k, n_keys, draws = np.random.default_rng(7), 128, 8, 16, []
+    for _ in range(8):
+        own, common = rng.standard_normal((1000, 1 + n_keys, d_model)), rng.standard_normal((1000, 1, d_model))
+        tokens = math.sqrt(1 - correlation) * own + math.sqrt(correlation) * common
+        tokens -= tokens.mean(axis=-1, keepdims=True)
+        tokens = attnsym.qk_norm(tokens, kind="rms", gain=gain)  # a LayerNorm
+        w_query, w_key = rng.standard_normal((2, 1000, d_model, d_k)) / math.sqrt(d_model)
+        weights = attnsym.attention_weights(tokens[:, :1] @ w_query, tokens[:, 1:] @ w_key)
+        draws.append(attnsym.entropy(weights)[:, 0])
+    drawn = np.concatenate(draws)
+    what = {"init": f"normal:{d_model**-0.5!r}", "token_correlation": correlation, "norm_gain": gain}
+    exact = analysis.design(d_model=d_model, d_k=d_k, n_keys=n_keys, **what).entropy
+    order = 0.25 * exact / d_model  # what claims allow an error of order 1/d_model
+    assert abs(drawn.mean() - exact) < order + 5 * drawn.std() / math.sqrt(len(drawn))  # by chance once in 2e6
+
+
 def test_scores_beyond_all_use_are_told_of():
     wild = analysis.design(**HEAD, init="normal:1e9")
     assert wild.entropy_fraction < 1e-6
