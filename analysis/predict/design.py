@@ -10,15 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.predict.design_advice import advice
-from analysis.predict.exact import (
-    expected_entropy,
-    expected_jacobian_frobenius_squared,
-    expected_max_weight,
-    expected_query_gradient_squared,
-)
 from analysis.predict.initialisation import read_initialisation
 from analysis.predict.largest_score import largest_score
 from analysis.predict.mechanism.setting import read_mechanism
+from analysis.predict.to_six_digits import to_six_digits
 from analysis.vocabulary.numbers import number, positive_integer, shown
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
 
@@ -122,7 +117,8 @@ def design(
     expectations apply where all cosines between tokens are ρ. The variance needs no Gaussian law. Errors: cosines of
     random tokens scatter by 1/√d_model about their mean, and components of q and k of uniform projections are sums of
     d_model terms; both change expectations by O(1/d_model). Unequal gains of a QK-norm leave the variance exact,
-    (scale·d_k)² mean(gain²)/d_k, and the law of a cosine up to O(1/d_k).
+    (scale·d_k)² mean(gain²)/d_k, and the law of a cosine up to O(1/d_k). Beside a soft-cap the numbers are right to six
+    digits from d_k = 64 on, else to rounding.
 
     Source: rotation invariance of Gaussian projections; Bienaymé for the variance.
     """
@@ -148,15 +144,15 @@ def design(
     if not 1e-150 < ratio < 1e150:
         raise ValueError(f"init and gains must make scores of a size that a float holds: got a factor of {ratio:.3g}")
     variance = effective**2 / width if qk_norm is not None else effective**2 * width
-    entropy = float(expected_entropy(keys, **where))
+    entropy = to_six_digits("entropy", keys, where)
     largest = largest_score(keys, width, effective, is_cosine=qk_norm is not None, softcap=softcap)
     return Design(
         score_variance=variance,
         entropy=entropy,
         entropy_fraction=entropy / math.log(keys),
         effective_keys=math.exp(entropy),
-        max_weight=float(expected_max_weight(keys, **where)),
-        gradient_norm=math.sqrt(float(expected_jacobian_frobenius_squared(keys, **where))),
+        max_weight=to_six_digits("max_weight", keys, where),
+        gradient_norm=math.sqrt(to_six_digits("jacobian_frobenius_squared", keys, where)),
         scale=factor,
         advice=advice(
             variance, entropy / math.log(keys), largest, bfloat16_error(largest), keys, where, ratio,
@@ -215,4 +211,4 @@ def _query_gradient(n_keys: int, where: dict[str, Any]) -> float:
     """Return the root mean square for a standard query; infinite where the norm of a short query makes it so."""
     if where.get("score") == "cosine" and where["d_k"] < 3:
         return math.inf
-    return math.sqrt(float(expected_query_gradient_squared(n_keys, **where)))
+    return math.sqrt(to_six_digits("query_gradient", n_keys, where))

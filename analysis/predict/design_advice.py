@@ -7,8 +7,8 @@ from typing import Any
 
 from scipy import optimize
 
-from analysis.predict.exact import expected_entropy
 from analysis.predict.inverse import scale_for
+from analysis.predict.to_six_digits import to_six_digits
 
 # Entropy fractions beyond which a row says next to nothing of its scores, or looks at next to one key.
 SPREAD, SHARP, WANTED = 0.98, 0.35, 0.9
@@ -97,8 +97,8 @@ def _scale(n_keys: int, d_k: int, mechanism: dict[str, Any]) -> tuple[float | No
         return plain, plain
 
     def excess(log_scale: float) -> float:
-        value = float(expected_entropy(n_keys, d_k=d_k, scale=math.exp(log_scale), **mechanism))
-        return value / math.log(n_keys) - WANTED
+        where = {"d_k": d_k, "scale": math.exp(log_scale), **mechanism}
+        return to_six_digits("entropy", n_keys, where) / math.log(n_keys) - WANTED
 
     near = math.log(plain) + (math.log(d_k) if mechanism.get("score") == "cosine" else 0.0)
     side = 1.0 if excess(near) > 0 else -1.0  # more entropy than wanted: a larger scale

@@ -12,6 +12,8 @@ from analysis.cli import main
 from analysis.confront.cell import Cell
 from analysis.confront.claims.initialisation import entropy_at_start, entropy_of_tokens
 from analysis.predict.largest_score import largest_score
+from analysis.predict.routes import expectation
+from analysis.predict.to_six_digits import to_six_digits
 
 HEAD = {"d_model": 768, "d_k": 64, "n_keys": 128}
 
@@ -108,6 +110,17 @@ def test_the_scale_that_is_named_gives_what_it_says(what):
     line = next(line for line in lines if "gives 90% of log n_keys" in line)
     scale = float(line.split("A scale of ")[1].split()[0])
     assert analysis.design(**HEAD, **what, scale=scale).entropy_fraction == pytest.approx(0.9, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("d_k", "scale", "softcap"),
+    [(64, 0.125, 5.0), (64, 0.7, 20.0), pytest.param(128, 3.0, 30.0, marks=pytest.mark.slow)],
+)
+def test_six_digits_are_right_where_they_are_quick(d_k, scale, softcap):
+    where = {"d_k": d_k, "scale": scale, "softcap": softcap}
+    for name in ("entropy", "max_weight", "jacobian_frobenius_squared", "query_gradient"):
+        exact = expectation(name, 32, None, d_k, scale, "quadrature", {"softcap": softcap})
+        assert to_six_digits(name, 32, where) == pytest.approx(exact, rel=1e-6)
 
 
 def test_a_soft_cap_that_is_too_low_has_no_such_scale():

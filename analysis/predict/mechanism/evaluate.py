@@ -14,7 +14,7 @@ from analysis.predict.mechanism.causal import causal, causal_weight
 from analysis.predict.mechanism.grid import Group
 from analysis.predict.mechanism.key_law import Array
 from analysis.predict.mechanism.lengths import alike_rows, group_of, one_row
-from analysis.predict.mechanism.query import query_lengths
+from analysis.predict.mechanism.query import few_query_lengths, query_lengths
 from analysis.predict.mechanism.row import key_weights
 from analysis.predict.mechanism.second_route import direct_key_weight, direct_row
 from analysis.predict.mechanism.setting import Mechanism, Place, row_groups
@@ -49,8 +49,8 @@ def evaluate(
     mechanism : Mechanism
     key : int or array_like of int, optional
         For "key_weight": which, from 0, or -1 for the sink.
-    method : {"quadrature", "direct"}, optional
-        "direct" is the second route.
+    method : {"quadrature", "direct", "few lengths"}, optional
+        "direct" is the second route, "few lengths" the first to six digits: see `few_query_lengths`.
 
     Returns
     -------
@@ -241,5 +241,6 @@ def _direct(name: str, key: int, groups: list[Group], keys: list[int]) -> float:
 
 ROUTES: dict[str, tuple[OneQuery, Callable[[int, float, int], tuple[Array, Array]]]] = {
     "quadrature": (quadrature, query_lengths),
+    "few lengths": (quadrature, few_query_lengths),
     "direct": (direct, lambda d_k, scale, n_keys: tanh_sinh_lengths(d_k, n_keys)),
 }

@@ -15,6 +15,8 @@ from analysis.predict.mechanism.key_law import Array
 NARROW_SCORES = 1.5
 NARROW_FROM, NARROW_NODES = 8, 24
 FROM, NODES = 32, 32
+# So few are at 1e-6, for scores of any width.
+FEW_FROM, FEW_NODES = 64, 6
 # One Gauss-Legendre rule is at 1e-13 for scores up to so wide.
 SINGLE_UP_TO, SINGLE_NODES = 3.0, 56
 
@@ -42,6 +44,11 @@ def query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
         weight = part * np.exp(log_chi_weight(r, d_k))
         return r, weight / weight.sum()
     return chi_rule(d_k, scale, n_keys)
+
+
+def few_query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
+    """Return six nodes and weights of such a rule, whatever the scale: for six digits from d_k = `FEW_FROM` on."""
+    return _laguerre(d_k, FEW_NODES)
 
 
 def _laguerre(d_k: int, count: int) -> tuple[Array, Array]:
