@@ -127,10 +127,13 @@ def audit_command(
     if run is not None:
         rest = {name: value for name, value in of_files.items() if name != "--causal"}
         _refuse(
-            rest | of_function | {"--target": target, "--layout": layout, "--rotary": rotary, "--tokens": tokens},
+            rest | of_function | {"--target": target, "--layout": layout, "--tokens": tokens},
             "the steps of a run",
         )
-        _audit_run(run, weights, num_heads, num_key_value_heads, scale, causal, json)
+        _audit_run(
+            run, json, weights=weights, num_heads=num_heads, key_heads=num_key_value_heads, scale=scale, causal=causal,
+            rotary=rotary,
+        )  # fmt: skip
         return
     if weights and not example:
         rest = of_files if tokens is None else {name: value for name, value in of_files.items() if name != "--causal"}
@@ -162,9 +165,7 @@ def audit_command(
         print(f"Every head is within {target}.")
 
 
-def _audit_run(
-    run: Run, weights: bool, num_heads: int | None, key_heads: int | None, scale: str | None, causal: bool, json: bool
-) -> None:
+def _audit_run(run: Run, json: bool, **options: Any) -> None:
     """Audit the steps that can be read; the others are told at the end, as an error, so that nothing found is lost."""
     from analysis.audit.over_time.trend import audit_trends, strangers
 
@@ -172,9 +173,7 @@ def _audit_run(
     unread: list[tuple[Path, Exception]] = []
     for step, path in sorted(run.steps.items()):
         try:
-            audits[step] = audited(
-                path, weights=weights, num_heads=num_heads, key_heads=key_heads, scale=scale, causal=causal
-            )
+            audits[step] = audited(path, **options)
         except (OSError, ValueError) as error:
             unread.append((path, error))
     for step in strangers(audits):
@@ -183,7 +182,8 @@ def _audit_run(
     if len(audits) < 2 and unread:
         raise unread[0][1]
     result = audit_trends(audits)
-    result = replace(result, notes=(*result.notes, *run.notes))
+    assumed = getattr(audits[max(audits)], "notes", ())
+    result = replace(result, notes=(*result.notes, *assumed, *run.notes))
     if json:
         print_json(result.to_dict())
     else:

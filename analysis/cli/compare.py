@@ -55,7 +55,14 @@ def compare_command(
 
 
 def audited(
-    path: Path, *, weights: bool, num_heads: int | None, key_heads: int | None, scale: str | None, causal: bool
+    path: Path,
+    *,
+    weights: bool,
+    num_heads: int | None,
+    key_heads: int | None,
+    scale: str | None,
+    causal: bool,
+    rotary: str | None = None,
 ) -> Audit | dict[str, Any]:
     """Return the audit of a file, or the one that it holds."""
     from analysis.audit.files.audit import audit_files
@@ -65,5 +72,7 @@ def audited(
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
         return read_audit(path)
     if weights:
-        return audit_checkpoint([path], num_heads=num_heads, num_key_value_heads=key_heads, scale=scale_option(scale))
+        return audit_checkpoint(
+            [path], num_heads=num_heads, num_key_value_heads=key_heads, scale=scale_option(scale), rotary=rotary
+        )
     return audit_files([path], num_heads=num_heads, scale=scale_option(scale), is_causal=causal)

@@ -161,6 +161,21 @@ def test_grouped_heads_are_clipped_on_their_queries_alone():
     assert [h.score_variance for h in after.heads[2:]] == pytest.approx([4, 4])
 
 
+@pytest.mark.parametrize("rotary", [None, "half"])
+def test_alignment_that_the_variance_over_positions_hides_is_told(rotary):
+    w_query, w_key = gaussian(1, 64, 32) / 8, gaussian(2, 64, 32) / 8
+    audits = {}
+    for step in range(5):
+        grown = w_key.copy()
+        grown[:, 16:] = ((4 - step) * w_key[:, 16:] + step * w_query[:, 16:]) / np.hypot(4 - step, step)
+        audits[step] = audit_weights(w_query, grown, num_heads=2, rotary=rotary)
+    trends = audit_trends(audits)
+    assert [head.head for head in trends.heads if head.attends_to_itself] == [1]
+    assert "layer0, head 1: a token's score with itself goes from" in " ".join(trends.summary())
+    if rotary:
+        assert trends.heads[1].variance[-1] == pytest.approx(trends.heads[1].variance[0], rel=0.1)
+
+
 def test_targets_are_the_callers_and_bad_ones_are_refused():
     audits = {step: audit_tensors(*planted("keys", size)) for step, size in ((1, 1), (2, 3), (3, 9))}
     trends = audit_trends(audits, targets={"variance": 50, "entropy": 0.5, "largest": 1e9})

@@ -52,6 +52,7 @@ def test_a_trainers_folder_is_a_run_and_what_lies_beside_is_told(tmp_path, capsy
     code, out, _ = audit(capsys, tmp_path)
     assert code == 0
     assert "8 of 8 heads grow over steps 1,000 to 3,000." in out
+    assert "4 query heads, 4 key heads; no rotary embedding." in out
     assert out.endswith("No step of the run: best, checkpoint-4000, model.safetensors.")
 
 
@@ -91,6 +92,14 @@ def test_a_step_that_cannot_be_read_loses_nothing_of_the_others(tmp_path, capsys
     assert "8 of 8 heads grow over steps" in out
     if form == "json":
         assert len(json.loads(out)["steps"]) == 2
+
+
+def test_the_rotary_embedding_of_a_run_may_be_given(tmp_path, capsys):
+    save_run(tmp_path)
+    assert "rotary embedding (half)" in audit(capsys, tmp_path, "--rotary", "half")[1]
+    np.savez(tmp_path / "a1.npz", q=np.ones((1, 1, 3, 2)), k=np.ones((1, 1, 3, 2)))
+    assert main(["audit", str(tmp_path / "a1.npz"), "--rotary", "half"]) == 2
+    assert "--rotary does not apply" in capsys.readouterr().err
 
 
 def test_weights_that_stop_being_finite_are_told_first(tmp_path, capsys):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.audit.tensors.columns import Column
 
+STANDS_OUT = 3.0
 TREND_COLUMNS = (
     Column("layer", "layer", "layer"),
     Column("head", "head", "head"),
@@ -31,6 +33,8 @@ class HeadTrend:
     layer, head, key_head : the head, and whose keys it reads.
     variance, entropy, largest : tuple of float
         At every step: of the scores within a row, over its maximum, the largest |score| (of weights, its bound).
+    self_score : tuple of float
+        Of weights, at every step, the mean score of a token with itself above that with another; NaN of tensors.
     rate, rate_standard_error : growth of log variance per step, by least squares, and its standard error from the
         scatter about the line (NaN for fewer than three steps).
     entropy_rate, entropy_rate_standard_error : the same of the entropy over its maximum.
@@ -55,6 +59,7 @@ class HeadTrend:
     variance: tuple[float, ...]
     entropy: tuple[float, ...]
     largest: tuple[float, ...]
+    self_score: tuple[float, ...]
     rate: float
     rate_standard_error: float
     entropy_rate: float
@@ -80,3 +85,12 @@ class HeadTrend:
     def last_variance(self) -> float:
         """The variance at the last step."""
         return self.variance[-1]
+
+    @property
+    def attends_to_itself(self) -> bool:
+        """A token's score with itself has come to stand out of its others by more than three of their deviations."""
+        first, last = (
+            abs(score) / math.sqrt(variance) if variance > 0 else math.nan
+            for score, variance in ((self.self_score[0], self.variance[0]), (self.self_score[-1], self.variance[-1]))
+        )
+        return last > STANDS_OUT and last > 2 * first

@@ -43,6 +43,7 @@ class HeadState:
     channel, channel_share : the component without which least is left, and the part that goes with it.
     direction_share : of weights, the part of the largest singular value of W_q W_kᵀ.
     key_head : whose keys the head reads.
+    self_score : of weights, the mean score of a token with itself above that with another.
     d_k : components of q and k.
     normalised : of weights, q or k pass a norm after the projection.
     """
@@ -55,6 +56,7 @@ class HeadState:
     channel_share: float
     direction_share: float
     key_head: int
+    self_score: float
     d_k: int
     normalised: bool
 
@@ -108,6 +110,7 @@ def _state(record: Mapping[str, Any]) -> HeadState:
         channel_share=_number(record["largest_channel_share"]),
         direction_share=_number(record.get("top_direction_share")),
         key_head=int(record.get("key_head", record["head"])),
+        self_score=_number(record.get("self_score")),
         d_k=d_k,
         normalised=bool(record.get("normalised", False)),
     )

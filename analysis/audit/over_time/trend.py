@@ -13,7 +13,7 @@ from analysis.audit.over_time.change import NOTABLE, change
 from analysis.audit.over_time.fit import crossing, line, onset
 from analysis.audit.over_time.head_trend import HeadTrend
 from analysis.audit.over_time.states import Audit, HeadState, heads_of, kind_of
-from analysis.audit.over_time.words import headline, sentence
+from analysis.audit.over_time.words import headline, sentence, to_itself_sentence
 from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
@@ -98,6 +98,10 @@ class Trends:
         sentences += [sentence(head, self.targets) for head in urgent[:MOST_NAMED]]
         if len(urgent) > MOST_NAMED:
             sentences.append(f"{len(urgent) - MOST_NAMED} more grow.")
+        to_itself = [head for head in self.heads if head.attends_to_itself]
+        sentences += [to_itself_sentence(head) for head in to_itself[:MOST_NAMED]]
+        if len(to_itself) > MOST_NAMED:
+            sentences.append(f"{len(to_itself) - MOST_NAMED} more heads come to prefer, or avoid, a token's own key.")
         still = [h for h in self.heads if h.clip_factor is not None and h not in urgent]
         if still:
             named = ", ".join(f"{printable(h.layer)} {h.head}" for h in still[:MOST_NAMED])
@@ -232,6 +236,7 @@ def _trend(
         variance=columns["variance"],
         entropy=columns["entropy"],
         largest=columns["largest"],
+        self_score=tuple(state.self_score for state in states),
         rate=lines["variance"].slope,
         rate_standard_error=lines["variance"].slope_standard_error,
         entropy_rate=lines["entropy"].slope,

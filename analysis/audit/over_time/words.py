@@ -42,6 +42,15 @@ def sentence(head: HeadTrend, targets: Mapping[str, float]) -> str:
     return "; ".join([words, *beyond]) + f"{_next(head, targets)}."
 
 
+def to_itself_sentence(head: HeadTrend) -> str:
+    """Return how a token's score with itself has come to stand out, which the variance over other tokens hides."""
+    deviations = abs(head.self_score[-1]) / math.sqrt(head.variance[-1])
+    return (
+        f"{printable(head.layer)}, head {head.head}: a token's score with itself goes from {head.self_score[0]:.3g} to "
+        f"{head.self_score[-1]:.3g}, {deviations:.2g} standard deviations of those with others (W_q and W_k align)."
+    )
+
+
 def _because(head: HeadTrend) -> str:
     return f"because of {_factor(head)}" if head.factor else "for no one factor"
 
