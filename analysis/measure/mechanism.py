@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ def read_mechanism(sink: Any, bias: Any, normalizer: Any, normalizer_bias: Any, 
         raise ValueError(f"normalizer must be 'softmax', 'sigmoid' or 'relu': got {shown(normalizer)}")
     if not (qk_norm is None or (isinstance(qk_norm, str) and qk_norm in ("l2", "rms"))):
         raise ValueError(f"qk_norm must be 'l2' or 'rms': got {shown(qk_norm)}")
-    is_none = sink is None or (isinstance(sink, float) and sink == -math.inf)
+    is_none = sink is None or (isinstance(sink, numbers.Real) and sink == -math.inf)
     if normalizer == "softmax" and normalizer_bias is not None:
         raise ValueError("normalizer_bias needs normalizer 'sigmoid' or 'relu': softmax does not see a constant")
     if normalizer != "softmax" and not is_none:

@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import analysis
 from analysis import run_study
@@ -12,6 +14,7 @@ from analysis.cli import main
 from analysis.measure.study import Study
 from analysis.predict.row_sums import row_sum_variance
 from analysis.show.plots import study_figure
+from analysis.vocabulary.mechanism import RowMechanism, read_bias
 
 # 56 estimates are tried, each against 5 standard errors: by chance one fails in 3 of 100 000 runs of another seed.
 Z_LIMIT = 5.0
@@ -59,7 +62,7 @@ def test_a_plain_study_says_nothing_of_mechanisms(tmp_path):
     plain.to_json(tmp_path / "plain.json")
     row = json.loads((tmp_path / "plain.json").read_text())["rows"][0]
     assert not {"sink", "bias", "normalizer", "normalizer_bias", "qk_norm"} & set(row)
-    assert run_study("entropy", sink=-math.inf, **SMALL).rows == plain.rows
+    assert run_study("entropy", sink=np.float32(-math.inf), **SMALL).rows == plain.rows
 
 
 def test_a_mechanism_is_kept_in_the_file_the_store_the_caption_and_the_figure(tmp_path, capsys):
@@ -79,6 +82,13 @@ def test_lengths_share_one_slope():
     rows = run_study("key_weight", bias="alibi:0.5", **(SMALL | {"n_keys": [2, 9]})).rows
     exact = [analysis.expected_key_weight(n, d_k=8, bias=[-0.5 * j for j in range(n)]) for n in (2, 9)]
     assert [row.prediction for row in rows] == pytest.approx(exact, rel=1e-12)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_a_bias_is_kept_to_the_bit(values):
+    kept = read_bias(values)
+    assert read_bias(kept) == kept
+    assert RowMechanism(bias=kept).bias_of(len(values)).tolist() == values
 
 
 def test_where_a_row_is_shifted_as_a_whole_no_value_is_predicted_beside_a_sink():
