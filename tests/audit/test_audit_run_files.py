@@ -102,6 +102,22 @@ def test_the_rotary_embedding_of_a_run_may_be_given(tmp_path, capsys):
     assert "--rotary does not apply" in capsys.readouterr().err
 
 
+def test_stored_audits_are_the_steps_of_a_run_too(tmp_path, capsys):
+    save_run(tmp_path)
+    for step in (1000, 2000, 3000):
+        assert main(["audit", str(tmp_path / f"checkpoint-{step}"), "--weights", "--json"]) == 0
+        (tmp_path / f"audit-{step}.json").write_text(capsys.readouterr().out)
+    of_checkpoints = audit(capsys, tmp_path, "--json")[1]
+    code, of_json, _ = audit(capsys, *tmp_path.glob("audit-*.json"), "--json")
+    assert code == 0
+    assert json.loads(of_json)["heads"] == json.loads(of_checkpoints)["heads"]
+    (tmp_path / "audit-2000.json").write_text("{}")
+    code, out, err = audit(capsys, *tmp_path.glob("audit-*.json"))
+    assert code == 2
+    assert "8 of 8 heads grow over steps 1,000 to 3,000." in out
+    assert "audit-2000.json was left out: audit-2000.json is no audit" in err
+
+
 def test_weights_that_stop_being_finite_are_told_first(tmp_path, capsys):
     save_run(tmp_path, (1.0, 1.0, 1.0))
     broken = weights()

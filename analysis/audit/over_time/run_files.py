@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.audit.files.readers import KINDS, PICKLED, read_tensors
+from analysis.audit.files.readers import INDEX, KINDS, PICKLED, read_tensors
 from analysis.vocabulary.text import printable
 
 MOST_NAMED = 6
@@ -34,7 +34,8 @@ def run_of(paths: Sequence[Path]) -> Run | None:
     Return the steps of a run, or None where the files are one whole or parts of one.
 
     Steps are two files or folders or more, or those in one folder, whose names differ in one number. Files are steps
-    only where they hold tensors of the same names (parts of a whole hold different ones); folders are never parts.
+    only where they hold tensors of the same names (parts of a whole hold different ones); folders and the JSON of
+    audits are never parts.
 
     Raises
     ------
@@ -49,7 +50,8 @@ def run_of(paths: Sequence[Path]) -> Run | None:
 
 def _steps(paths: Sequence[Path]) -> dict[int, Path] | None:
     """Return steps by their number, None for one whole or its parts; ValueError where several numbers differ."""
-    if not (all(path.is_dir() for path in paths) or _alike(paths)):
+    stored = all(path.suffix == ".json" and not path.name.endswith(INDEX) for path in paths)  # audits, by --json
+    if not (stored or all(path.is_dir() for path in paths) or _alike(paths)):
         return None
     steps = steps_of(paths)
     if steps is None and len(paths) > 1 and len({_template(path) for path in paths}) == 1:
