@@ -20,8 +20,8 @@ from .audit.over_time.change import Comparison as Comparison
 from .audit.over_time.change import HeadChange as HeadChange
 from .audit.over_time.change import compare_audits as compare_audits
 from .audit.over_time.head_trend import HeadTrend as HeadTrend
-from .audit.over_time.trend import Trends as Trends
 from .audit.over_time.trend import audit_trends as audit_trends
+from .audit.over_time.trends import Trends as Trends
 from .audit.tensors.audit import audit_tensors as audit_tensors
 from .audit.tensors.remedies import Remedy as Remedy
 from .audit.tensors.result import TensorAudit as TensorAudit

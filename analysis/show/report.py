@@ -29,7 +29,7 @@ from analysis.vocabulary.output_file import new_file_mode, write_whole
 from attnsym import __version__
 
 if TYPE_CHECKING:
-    from analysis.audit.over_time.trend import Trends
+    from analysis.audit.over_time.trends import Trends
     from analysis.audit.tensors.result import TensorAudit
     from analysis.audit.weights.result import WeightsAudit
     from analysis.confront.confirmation import Confirmation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from analysis.audit.over_time.head_trend import HeadTrend
-    from analysis.audit.over_time.trend import Trends
+    from analysis.audit.over_time.trends import Trends
 
 _TITLES = {"variance": "variance of scores", "entropy": "entropy / its maximum", "largest": "largest |score|"}
 _MARKERS = "osD^v"  # told apart without colour

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from analysis.audit.over_time.head_trend import TREND_COLUMNS
-from analysis.audit.over_time.trend import Trends
+from analysis.audit.over_time.trends import Trends
 from analysis.audit.tensors.columns import HEAD_COLUMNS, LAYER_COLUMNS
 from analysis.audit.weights.result import COLUMNS, WeightsAudit
 from analysis.show import drawing, heatmaps, plots

@@ -7,7 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from analysis import audit_weights
-from analysis.audit.weights.audit import as_projections, audit_projections
+from analysis.audit.weights.audit import audit_projections
+from analysis.audit.weights.checked import as_projections
 from analysis.audit.weights.checkpoint import audit_checkpoint
 from analysis.audit.weights.naming import find_projections
 from analysis.cli import main

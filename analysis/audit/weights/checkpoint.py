@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from analysis.audit.files.readers import read_tensors
 from analysis.audit.files.stored import StoredTensor
-from analysis.audit.weights.audit import N_KEYS, NormTensors, as_projections, audit_projections
+from analysis.audit.weights.audit import N_KEYS, audit_projections
+from analysis.audit.weights.checked import NormTensors, as_projections
 from analysis.audit.weights.naming import WeightNames, find_projections, sizes_of
 from analysis.audit.weights.projections import Projections
 from analysis.audit.weights.result import WeightsAudit
