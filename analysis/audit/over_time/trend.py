@@ -35,7 +35,7 @@ def audit_trends(
     Raises
     ------
     ValueError
-        For fewer than two steps, audits of different kinds, or no head that all have.
+        For fewer than two steps, audits of different kinds, no head that all have, or one whose d_k changes.
     """
     steps = sorted(audits)
     if len(steps) < 2:
