@@ -38,13 +38,13 @@ def length_command(
         print_json([asdict(row) for row in rows])
         return
     table = Table(box=box.SIMPLE)
-    for heading in ("scale", "n_keys", "factor", "needle", "entropy/log n", "eff. keys"):
+    for heading in ("scale", "n_keys", "factor", "needle", "H / log n", "eff. keys"):
         table.add_column(heading, justify="left" if heading == "scale" else "right", no_wrap=True)
     for row in rows:
         numbers = (f"{row.factor:.4g}", f"{row.needle_weight:.4f}", f"{row.entropy_fraction:.4f}")
         table.add_row(row.formula, str(row.n_keys), *numbers, f"{row.effective_keys:.4g}")
     console().print(table)
-    console().print("Gaussian scores, the needle among them; the entropy is that of rows without one. Exact.")
+    console().print("Gaussian scores, the needle among them; the entropy H is that of rows without one. Exact.")
     console().print("'keeps ...': the factor with which a row has what the first length has, where there is one.")
 
 

@@ -353,3 +353,29 @@ def test_ranges_by_dimension():
         assert analysis.expected_entropy(7, d_k=64, scale=scale) <= math.log(7)
         assert analysis.expected_jacobian_trace(7, d_k=64, scale=scale) <= 1 - 1 / 7
     assert analysis.expected_max_weight(7, d_k=64, scale=1e-8) <= 1
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(BY_NAME)), st.floats(0.05, 4.0), st.integers(2, 40))
+def test_limits_are_the_plain_case(name, sigma, n):
+    function = BY_NAME[name]
+    plain = function(n, sigma=sigma)
+    slope = -1e-13 * np.arange(n)
+    for nearly in ({"sink": -60.0}, {"softcap": 1e9 * sigma}, {"bias": slope}, {"key_spread": 1.0 + slope}):
+        close(function(n, sigma=sigma, **nearly), plain, rtol=1e-11)
+    assert 0 <= plain <= max(math.log(n) + sigma**2, 1)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.floats(0.05, 4.0), st.floats(-4.0, 4.0))
+def test_two_keys_in_closed_form(sigma, shift):
+    # The difference of the scores is N(shift, 2σ²), and p = 1/(1 + e^-difference).
+    z, step = np.linspace(-9.5, 9.5, 4001, retstep=True)
+    weight = step * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    p = 1 / (1 + np.exp(-(shift + math.sqrt(2) * sigma * z)))
+    kw = {"sigma": sigma, "bias": [shift, 0.0]}
+    close(analysis.expected_key_weight(2, **kw), weight @ p)
+    close(analysis.expected_jacobian_trace(2, **kw), weight @ (2 * p * (1 - p)))
+    close(analysis.expected_power_sum(2, 2, **kw), weight @ (p**2 + (1 - p) ** 2))
+    close(analysis.expected_jacobian_frobenius_squared(2, **kw), weight @ (4 * (p * (1 - p)) ** 2))
+    close(analysis.expected_key_weight(2, sigma=sigma, needle=shift), weight @ p)
