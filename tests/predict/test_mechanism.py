@@ -379,3 +379,9 @@ def test_two_keys_in_closed_form(sigma, shift):
     close(analysis.expected_power_sum(2, 2, **kw), weight @ (p**2 + (1 - p) ** 2))
     close(analysis.expected_jacobian_frobenius_squared(2, **kw), weight @ (4 * (p * (1 - p)) ** 2))
     close(analysis.expected_key_weight(2, sigma=sigma, needle=shift), weight @ p)
+
+
+def test_a_cosine_needle_above_all_others_is_the_largest():
+    # Cosines of temperature 1 stay within 1 of their mean.
+    where = {"d_k": 16, "score": "cosine", "needle": 3.0}
+    close(analysis.expected_max_weight(4, method="direct", **where), analysis.expected_key_weight(4, **where))

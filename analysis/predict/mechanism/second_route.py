@@ -265,7 +265,8 @@ def _max_weight(groups: Sequence[Group]) -> float:
                     others = group.size - (group is candidate)
                     log_below -= others * np.exp(np.minimum(v + group.shift + group.law.constant - s, 6.0))
                     continue
-                same = group.shift == candidate.shift and not constant
+                moved = group.law.dimension and group.law.mean != candidate.law.mean
+                same = group.shift == candidate.shift and not (constant or moved)
                 end = place if same else group.law.place(s - group.shift)
                 below, mass = law_panels(group.law, end)
                 inside = below < end
