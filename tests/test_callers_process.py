@@ -42,6 +42,7 @@ def law(path):
 
 
 CALLS = {
+    "apply_clip": None,  # a model's weights, as clip_model: tests/audit
     "audit_callable": lambda path: str(analysis.audit_callable(scaled_dot_product_attention)),
     "audit_checkpoint": None,  # as audit_weights, of a file: tests/audit
     "audit_example": lambda path: str(analysis.audit_example()),
@@ -52,6 +53,10 @@ CALLS = {
     "audit_weights": lambda path: [
         str(analysis.audit_weights(w, w[::-1], num_heads=2)) for w in (Q[0, 0, :8], Q[0, 0, :8] * 0)
     ],
+    "clip_factors": lambda path: [
+        analysis.clip_factors((1e-320, 3.0, 1e308, np.nan), target) for target in (1e-300, 1.0)
+    ],
+    "clip_model": None,
     "confirm": lambda path: str(analysis.confirm(analysis.CLAIMS[:3], budget=0.02)),
     "expected_entropy": expectations(analysis.expected_entropy),
     "expected_jacobian_frobenius_squared": expectations(analysis.expected_jacobian_frobenius_squared),

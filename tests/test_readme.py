@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis import PUBLISHED
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [
@@ -56,6 +58,7 @@ def test_ci_runs_the_readme_test_command():
 
 
 def test_readme_links_exist():
+    made = {f"sentences/{sentence.key}.md" for sentence in PUBLISHED}  # by docs/conf.py
     for page in PAGES:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            assert target in made or (page.parent / target).exists(), f"{page.name} links to {target}"
