@@ -67,7 +67,9 @@ def clip_factors(largest: ArrayLike, target: float, *, num_key_value_heads: int 
     if not (number and math.isfinite(target) and target > 0):
         raise ValueError(f"target must be positive and finite: got {target!r}")
     over = scores > target
-    return split_factor(np.where(over, target / np.where(over, scores, 1.0), 1.0), num_key_value_heads)
+    with np.errstate(under="ignore"):  # the caller's may raise; a factor that vanishes is refused in words
+        gamma = np.where(over, target / np.where(over, scores, 1.0), 1.0)
+    return split_factor(gamma, num_key_value_heads)
 
 
 def split_factor(gamma: ArrayLike, num_key_value_heads: int | None = None) -> ClipFactors:
