@@ -54,7 +54,7 @@ CALLS = {
         str(analysis.audit_weights(w, w[::-1], num_heads=2)) for w in (Q[0, 0, :8], Q[0, 0, :8] * 0)
     ],
     "clip_factors": lambda path: [
-        analysis.clip_factors((1e-320, 3.0, 1e308, np.nan), target) for target in (1e-300, 1.0)
+        analysis.clip_factors((1e-320, 3.0, 1e300, np.nan), target) for target in (1e-3, 1.0)
     ],
     "clip_model": None,
     "confirm": lambda path: str(analysis.confirm(analysis.CLAIMS[:3], budget=0.02)),
