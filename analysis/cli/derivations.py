@@ -36,20 +36,20 @@ def derive_command(
         raise ValueError(f"--convention must be columns or rows: got {convention!r}")
     orientation: Convention = "rows" if convention == "rows" else "columns"
     verdict = derivation.check()
-    try:
-        weakest = derivation.weakest_assumptions() if verdict else ()
-    except ValueError:  # searched for moments of one score only
-        weakest = ()
+    weakest = derivation.weakest_by_statement() if verdict else ()
     if json:
-        record = derivation.to_record()
-        print_json({**record, "weakest_assumptions": [[str(item) for item in own] for own in weakest]})
+        needs = [
+            {"statement": str(own.equation), "sets": [[str(item) for item in items] for items in own.sets]}
+            for own in weakest
+        ]
+        print_json({**derivation.to_record(), "weakest_assumptions": needs})
     else:
         out = console()
         out.print(pages[page](orientation), soft_wrap=True)
         if weakest and page == "unicode":
-            out.print("\nThe statement holds already under")
+            out.print("\nWithin the vocabulary of assumptions, each holds already under")
             for own in weakest:
-                out.print("  " + ", ".join(map(str, own)), soft_wrap=True)
+                out.print("\n".join(f"  {text}" for text in str(own).splitlines()), soft_wrap=True)
     return 0 if verdict else EXIT_FAILED_VERDICT
 
 
@@ -62,12 +62,13 @@ def verify_command(
     import time
 
     from attnsym.symbolic import DERIVATIONS, derive
+    from attnsym.symbolic.derivation.checking import check
 
     rows = []
     for key in keys or DERIVATIONS:
         started = time.perf_counter()
         derivation = derive(key)
-        verdict = derivation.check()
+        verdict = check(derivation, name_moments=json)
         rows.append((derivation, verdict, time.perf_counter() - started))
     if json:
         print_json({"derivations": [{**d.to_record(), "seconds": round(seconds, 6)} for d, _, seconds in rows]})

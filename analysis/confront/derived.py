@@ -159,6 +159,8 @@ def _reason(chain: Any, measured: _Measured) -> str | None:
         return ""
     if (equation.relation == "≤") != isinstance(measured.relation, AtMost):
         return f"it proves {equation}, which is another kind of relation"
+    if equation.supposing:
+        return f"it proves only: {equation}"
     if equation.remainder is not None and not isinstance(measured.relation, ToLeadingOrder):
         return f"it proves {equation} only up to its remainder"
     for item in chain.assumptions:

@@ -23,7 +23,7 @@ IN_PART = {  # what the words must hold
     "score-aligned-laws": "each pair (qᵢ, kᵢ) is jointly normal",
     "alike-keys": "Var(kᵀq − k′ᵀq)",
     "entropy-high-temperature": "O(t⁴)",
-    "two-key-gradient": "O(σ⁸)",
+    "two-key-gradient": "O(σ_z⁸)",
 }
 # Other derivations of the very statement, or of one that contains it.
 ALSO_COVERED = {("score-variance", "score-variance-bienayme")}
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_named_before_anything_is_drawn():
 
 
 def test_table_json_and_report_say_it(capsys):
-    planted = replace(BY_KEY["jacobian-spectral-norm"], derivation="score-mean", replicates=20)
+    planted = replace(BY_KEY["jacobian-spectral-norm"], derivation="score-mean", subject=None, replicates=20)
     confirmation = confirm([planted])
     result = confirmation.claims[0]
     assert result.verdict == "confirmed"

@@ -44,7 +44,9 @@ def test_derive_json(capsys):
     assert code == 0
     assert record["verdict"] == "TRUE"
     assert record["assumptions"] == ["independent(q, k)", "zero_mean(q)"]
-    assert record["weakest_assumptions"][0][0] == "uncorrelated(q, k)"
+    (needs,) = record["weakest_assumptions"]
+    assert needs["statement"] == "E[kᵀq] = 0"
+    assert needs["sets"][0][0] == "uncorrelated(q, k)"
     assert [step["rule"] for step in record["steps"]][-1] == "moments"
 
 

@@ -55,6 +55,8 @@ from attnsym.symbolic.typeset.boxes import Token
 
 # What plain amsmath and MathJax know, of which the printer uses a part.
 COMMANDS = {
+    "beta",
+    "Lambda",
     "aligned",
     "begin",
     "end",

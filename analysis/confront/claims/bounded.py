@@ -77,7 +77,7 @@ COSINE_SCORE_VARIANCE = Claim(
     statement="With normalised q and k, Var[score] = scale²/d_k",
     meaning="QK-norm with scale 1 gives nearly uniform attention; unit variance needs scale √d_k. Models that learn "
     "the scale therefore move it far above 1.",
-    assumptions=("isotropic(u)", "independent(u, w)", "u and w the directions of q and k"),
+    assumptions=("isotropic(u)", "independent(u, w)", "unit(w)", "u and w the directions of q and k"),
     subject=cosine_score_subject,
     source="Henry et al. 2020, Query-Key Normalization for Transformers, for the norm; variance derived here",
     derivation="cosine-variance",

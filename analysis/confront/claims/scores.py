@@ -300,7 +300,7 @@ COSINE_VARIANCE = Claim(
     statement="Var[cos(q, k)] = 1/d_k if one of the two is isotropic",
     meaning="Cosine similarities of unrelated vectors shrink like 1/√d_k, so a cosine of 0.3 means much in a wide head "
     "and little in a narrow one. Cosine attention therefore needs a scale that grows like √d_k to keep its contrast.",
-    assumptions=("isotropic(u)", "independent(u, w)", "u and w the directions of q and k, which are not 0"),
+    assumptions=("isotropic(u)", "independent(u, w)", "unit(w)", "u and w the directions of q and k, which are not 0"),
     subject="Var(Dot(u, w))",
     inputs=isotropic_query,
     source="derived here",

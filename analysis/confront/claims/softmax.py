@@ -185,8 +185,9 @@ JACOBIAN_SPECTRAL_NORM = Claim(
     meaning="No scale makes softmax amplify: a change of the scores changes the weights by at most half its length. "
     "The worst case is a tie between two keys, not the uniform row, where the norm is only 1/n.",
     assumptions=_ONE_ROW,
-    source="Gao and Pavel 2017 for a Lipschitz constant of 1; the constant 1/2 derived here",
-    derivation=None,
+    source="Nair 2025; Gao and Pavel 2017 for a Lipschitz constant of 1",
+    derivation="softmax-jacobian-spectral-norm",
+    subject="Sum(x[i]*D(p[i], s[j])*x[j], i, j)/Sum(x[i]**2, i)",
     predict=half,
     sample=spectral_norm,
     estimator=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnsym.symbolic.catalogue import dependence, gradient, moments, scaling, scores, softmax
+from attnsym.symbolic.catalogue import dependence, gradient, layers, moments, scaling, scores, softmax
 from attnsym.symbolic.derivation.derivation import Derivation
 
 DERIVATIONS: dict[str, Derivation] = {
@@ -25,11 +25,17 @@ DERIVATIONS: dict[str, Derivation] = {
         dependence.score_common_key(),
         softmax.softmax_jacobian(),
         softmax.softmax_jacobian_norm(),
+        softmax.softmax_jacobian_spectral_norm(),
+        softmax.log_sum_exp(),
+        layers.output_variance(),
         gradient.attention_gradient(),
+        gradient.attention_gradient_keys_values(),
         gradient.entropy_gradient(),
         gradient.entropy_high_temperature(),
         softmax.softmax_saturation(),
         gradient.two_key_gradient(),
         dependence.cosine_variance(),
+        layers.projected_score_variance(),
+        layers.rotary_scores(),
     )
 }

@@ -6,7 +6,6 @@ from sympy import Integer
 
 from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
 from attnsym.symbolic.derivation.derivation import Derivation
-from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
 from attnsym.symbolic.derivation.writing import chain, line
 from attnsym.symbolic.language.notation import (
     Cov,
@@ -235,15 +234,15 @@ def score_common_key() -> Derivation:
         ),
         source="derived here",
         remark=(
-            "Two keys with nothing in common give 2 d_k. Normal keys with pairwise correlation ρ are √ρ·c + √(1 − ρ)·zₐ"
-            " with one common c: softmax sees scale·√(1 − ρ) in place of scale."
+            "Two keys with nothing in common give 2 d_k. Standard normal keys with one pairwise correlation ρ ≥ 0 are "
+            "√ρ·c + √(1 − ρ)·zₐ with a common c: softmax sees scale·√(1 − ρ) in place of scale. For two keys ρ may be "
+            "negative, down to −1; for n keys not below −1/(n − 1)."
         ),
     )
 
 
 def cosine_variance() -> Derivation:
     """The cosine of two directions has mean 0 and variance 1/d_k when one of them prefers no axis."""
-    unit = Axiom("ŵ is a unit vector, Σᵢ ŵᵢ² = 1", Equation(E(Sum(w[i] ** 2, i)), Integer(1)))
     cosine = Sum(w[i] * u[i], i)
     return Derivation(
         key="cosine-variance",
@@ -269,7 +268,7 @@ def cosine_variance() -> Derivation:
                 ),
                 line("moments", Sum(E(w[i] ** 2) / d_k, i), "isotropic(u)", note="E[ûû^⊤] = I/d_k."),
                 line("linearity", E(Sum(w[i] ** 2, i)) / d_k),
-                line("known", 1 / d_k, known=(Known(unit, 1 / d_k),)),
+                line("moments", 1 / d_k, "unit(w)", note="Σᵢ ŵᵢ² = 1."),
                 heading="The variance",
             ),
         ),

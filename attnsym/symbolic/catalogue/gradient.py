@@ -21,7 +21,9 @@ from attnsym.symbolic.language.notation import (
     V,
     WeightedCov,
     a,
+    b,
     bell_width,
+    delta,
     i,
     j,
     l,
@@ -42,6 +44,7 @@ from attnsym.symbolic.language.notation import (
     x,
     z,
 )
+from attnsym.symbolic.trusted.assumptions import assumption
 
 
 def attention_gradient() -> Derivation:
@@ -64,6 +67,37 @@ def attention_gradient() -> Derivation:
         remark=(
             "Where one weight is 1 the covariance is 0: no gradient reaches the query. The scale stands in front, so a "
             "small scale makes small gradients as surely as a saturated softmax does."
+        ),
+    )
+
+
+def attention_gradient_keys_values() -> Derivation:
+    """∂o/∂V = p and ∂oₐ/∂K_jr = scale · pⱼ (V_ja − oₐ) qᵣ."""
+    output = Sum(p[i] * V[i, a], i)
+    return Derivation(
+        key="attention-gradient-keys-values",
+        title="the gradients of an output with respect to keys and values",
+        chains=(
+            chain(
+                D(output, V[j, b]),
+                line("linearity", Sum(p[i] * delta(i, j) * delta(a, b), i)),
+                line("evaluate", p[j] * delta(a, b)),
+                heading="By a value",
+            ),
+            chain(
+                D(output, K[j, r]),
+                line("chain rule", scale * q[r] * Sum(D(p[i], s[j]) * V[i, a], i), note="∂sⱼ/∂Kⱼᵣ = scale · qᵣ."),
+                line("softmax derivative", scale * q[r] * Sum(JACOBIAN * V[i, a], i)),
+                line("evaluate", scale * q[r] * (p[j] * V[j, a] - p[j] * output)),
+                line("collect", scale * q[r] * p[j] * (V[j, a] - output)),
+                heading="By a key",
+            ),
+        ),
+        source="derived here",
+        remark=(
+            "A key without weight gets no gradient, and neither does a key that has all of it, since the output then "
+            "is its value. The gradient by values carries neither the scale nor a factor that vanishes: they go on "
+            "learning where queries and keys no longer do."
         ),
     )
 
@@ -183,35 +217,38 @@ def entropy_high_temperature() -> Derivation:
 
 
 def two_key_gradient() -> Derivation:
-    """E[σ(z)(1 − σ(z))] for z ~ N(0, σ²): small and large σ."""
+    """E[Λ(z)(1 − Λ(z))] with the logistic function Λ, for z ~ N(0, σ_z²): small and large σ_z."""
+    spread = tuple(map(assumption, ("gaussian(z)", "zero_mean(z)", "mean_variance(z)")))
     logistic = Rational(1, 2) + t / 4 - t**3 / 48 + t**5 / 480 - 17 * t**7 / 80640
     derivative = Rational(1, 4) - t**2 / 16 + t**4 / 96 - 17 * t**6 / 11520
     taylor = Axiom(
-        "the function σ(t) with σ′ = σ − σ² and σ(0) = 1/2 has the series of the first chain, whose derivative is its "
-        "last line; put in under E this is right up to O(σ⁸), as an asymptotic series",
+        "the logistic function Λ, Λ′ = Λ − Λ² and Λ(0) = 1/2, has the series of the first chain, whose derivative is "
+        "its last line; put in under E this is right up to O(σ_z⁸), as an asymptotic series",
         Equation(two_key, E(derivative.subs(t, z)), remainder=sigma_z**8),
+        under=spread,
     )
     second = Axiom("the logistic law has second moment λ₂ = π²/3", Equation(logistic_2, pi**2 / 3))
     fourth = Axiom("the logistic law has fourth moment λ₄ = 7π⁴/15", Equation(logistic_4, 7 * pi**4 / 15))
     bell = Axiom(
-        "the density of N(0, σ²) at z is (1 − z²/(2σ²) + z⁴/(8σ⁴) − …)/(σ√(2π)), and σ(z)(1 − σ(z)) is the density of "
-        "the logistic law; integrated term by term this is an asymptotic series for large σ, not a convergent one",
+        "the density of N(0, σ_z²) at z is (1 − z²/(2σ_z²) + z⁴/(8σ_z⁴) − …)/(σ_z√(2π)), and Λ(z)(1 − Λ(z)) is the "
+        "density of the logistic law; integrated term by term this is an asymptotic series for large σ_z, not a "
+        "convergent one",
         Equation(
             two_key,
             (1 - logistic_2 / (2 * sigma_z**2) + logistic_4 / (8 * sigma_z**4)) / bell_width,
             remainder=1 / sigma_z**7,
         ),
+        under=spread,
     )
-    spread = ("gaussian(z)", "zero_mean(z)", "mean_variance(z)")
     return Derivation(
         key="two-key-gradient",
         title="two keys: the mean gradient of softmax, for small and for large scores",
         chains=(
             chain(
                 logistic - logistic**2,
-                line("series", derivative, "modulo(t, 8)", note="The derivative of the left side's σ, term by term."),
+                line("series", derivative, "modulo(t, 8)", note="The derivative of the left side's Λ, term by term."),
                 role="lemma",
-                heading="The series of the logistic function σ(t)",
+                heading="The series of the logistic function Λ(t)",
             ),
             chain(
                 two_key,
@@ -220,10 +257,10 @@ def two_key_gradient() -> Derivation:
                 line(
                     "Isserlis",
                     Rational(1, 4) - sigma_z**2 / 16 + sigma_z**4 / 32 - 17 * sigma_z**6 / 768,
-                    *spread,
-                    note="E[z²], E[z⁴], E[z⁶] are σ², 3σ⁴, 15σ⁶.",
+                    *map(str, spread),
+                    note="E[z²], E[z⁴], E[z⁶] are σ_z², 3σ_z⁴, 15σ_z⁶.",
                 ),
-                heading="Small σ",
+                heading="Small σ_z",
                 remainder=sigma_z**8,
             ),
             chain(
@@ -241,10 +278,14 @@ def two_key_gradient() -> Derivation:
                         Known(fourth, 1 / (8 * bell_width * sigma_z**4)),
                     ),
                 ),
-                heading="Large σ",
+                heading="Large σ_z",
                 remainder=1 / sigma_z**7,
             ),
         ),
         source="derived here",
-        remark="z is the difference of the two scores: for unscaled standard normal vectors σ² is near 2 d_k.",
+        remark=(
+            "With weights Λ(z) and 1 − Λ(z) this is the mean of each entry of softmax's Jacobian, up to the sign. z is "
+            "the difference of the two scores: for standard normal keys, given q, it is normal with the variance "
+            "2‖q‖², or 2‖q‖²/d_k where the scores are divided by √d_k."
+        ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import Integer
 
-from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE
+from attnsym.symbolic.catalogue.scores import INDEPENDENT, SCORE, STANDARD
 from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Role
 from attnsym.symbolic.derivation.writing import chain, line
@@ -35,10 +35,10 @@ from attnsym.symbolic.language.notation import (
     sigma_q,
     t,
 )
+from attnsym.symbolic.trusted.assumptions import assumption
 
 WITHIN = ("independent_components(q)", "independent_components(k)")
 CENTRED = ("zero_mean(q)", "zero_mean(k)")
-STANDARD = (*CENTRED, "unit_variance(q)", "unit_variance(k)")
 FOURTH = ("fourth_moment(q)", "fourth_moment(k)")
 NORMAL = ("gaussian(q)", "gaussian(k)", *STANDARD)
 ALL_INDEPENDENT = (INDEPENDENT, *WITHIN)
@@ -141,7 +141,7 @@ def score_aligned() -> Derivation:
                 heading="The variance",
             ),
         ),
-        source="derived here; compare Yang et al. 2022, Tensor Programs V, section on attention scaling",
+        source="derived here; for the scale 1/d_k see Yang et al. 2022, Tensor Programs V (muP)",
         remark=(
             "Once training has aligned queries with keys, the mean ρ d_k outgrows the standard deviation √d_k. A scale "
             "1/√d_k no longer keeps scores bounded as d_k grows; 1/d_k does, which is the argument of muP for it."
@@ -251,14 +251,16 @@ def score_kurtosis() -> Derivation:
 def score_mgf() -> Derivation:
     """E[exp(t kᵀq)] = (1 − t²)^(−d_k/2), |t| < 1, and the cumulants d_k (2r − 1)!."""
     adds = Axiom(
-        "the logarithm of E[exp(t·kᵀq)] is the sum of those of the products qᵢkᵢ, Kᵢ = log E[exp(t qᵢkᵢ)], because "
-        "these are independent",
+        "the expectation of a product of independent factors exp(t qᵢkᵢ) is the product of theirs, so that "
+        "log E[exp(t·kᵀq)] = Σᵢ Kᵢ with Kᵢ = log E[exp(t qᵢkᵢ)]",
         Equation(cgf, Sum(cgf_i[i], i)),
+        under=tuple(map(assumption, ALL_INDEPENDENT)),
     )
     integral = Axiom(
         "the Gaussian integral: E[exp(t x y)] = E[exp(t²x²/2)] = (1 − t²)^(−1/2) for independent standard normal x, y "
         "and |t| < 1",
         Equation(cgf_i[i], -log_1mt2 / 2),
+        under=tuple(map(assumption, (INDEPENDENT, *NORMAL))),
     )
     logarithm = Axiom(
         "the series log(1 − t²) = −t² − t⁴/2 − t⁶/3 − t⁸/4 + O(t¹⁰)",

@@ -40,7 +40,7 @@ def scaled_score_variance() -> Derivation:
 
 
 def scale_uniqueness() -> Derivation:
-    """Var(c·kᵀq) = 1 forces c = ±1/√d_k, so no constant serves two sizes."""
+    """If Var(c·kᵀq) = 1 then c = ±1/√d_k, so no constant serves two sizes."""
     variance = chain(
         Var(c * Dot(k, q)),
         line("linearity", c**2 * Var(Dot(k, q)), note="For any real c."),
@@ -53,34 +53,40 @@ def scale_uniqueness() -> Derivation:
         by("evaluate"),
         heading="The variance of a score times c",
     )
-    wanted = Axiom(
-        "suppose Var(c·kᵀq) = 1, that is c² d_k = 1; a product of real numbers is 0 only if a factor is, so the last "
-        "line leaves c = 1/√d_k and c = −1/√d_k",
-        Equation(c**2 * d_k, Integer(1)),
-    )
+    wanted = Axiom("c brings the variance to 1", Equation(Var(c * Dot(k, q)), Integer(1)), supposed=True)
     wanted_next = Axiom(
-        "suppose for the last chain that the same c serves d_k + 1 as well; c² = 0 then contradicts c² d_k = 1",
+        "the same c does it for d_k + 1 components, whose variance is c² (d_k + 1) by the first chain",
         Equation(c**2 * (d_k + 1), Integer(1)),
+        supposed=True,
     )
     return Derivation(
         key="scale-uniqueness",
-        title="1/√d_k is the only scale that keeps the variance at 1",
+        title="only c = 1/√d_k and c = −1/√d_k bring the variance of a score to 1",
         chains=(
             variance,
             chain(
                 (c * sqrt(d_k) - 1) * (c * sqrt(d_k) + 1),
                 line("expand", c**2 * d_k - 1),
-                line("known", 0, known=(Known(wanted),)),
+                line("known", Var(c * Dot(k, q)) - 1, known=(Known(variance, -1),)),
+                line("known", 0, known=(Known(wanted),), note="A product of real numbers is 0 only if a factor is 0."),
                 heading="The scale, if the variance is to be 1",
             ),
             chain(
                 c**2,
                 line("expand", c**2 * (d_k + 1) - c**2 * d_k),
-                line("known", 0, known=(Known(wanted_next), Known(wanted, -1))),
-                role="lemma",
+                line("known", c**2 * (d_k + 1) - Var(c * Dot(k, q)), known=(Known(variance),)),
+                line(
+                    "known",
+                    0,
+                    known=(Known(wanted_next), Known(wanted, -1)),
+                    note="But then c = 0 and Var(c·kᵀq) = 0, not 1: no c does both.",
+                ),
                 heading="No constant serves two sizes",
             ),
         ),
         source="derived here",
-        remark="The sign is free: a negative scale swaps the roles of near and far, at the same variance.",
+        remark=(
+            "The variance cannot tell the sign: −1/√d_k serves as well, and turns the order of the keys around. That "
+            "the scale is to be positive is a choice, not a consequence."
+        ),
     )

@@ -8,11 +8,13 @@ from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
 from attnsym.symbolic.derivation.writing import by, chain, line
 from attnsym.symbolic.language.notation import Dot, E, S, Sum, Var, X, Y, d_k, delta, i, j, k, q
+from attnsym.symbolic.trusted.assumptions import assumption
 
 VASWANI = "Vaswani et al. 2017, Attention Is All You Need, section 3.2.1, footnote 4"
 
 SCORE = Sum(q[i] * k[i], i)
 INDEPENDENT = "independent(q, k)"
+STANDARD = ("zero_mean(q)", "zero_mean(k)", "unit_variance(q)", "unit_variance(k)")
 
 
 def score_mean() -> Derivation:
@@ -84,8 +86,9 @@ def score_variance() -> Derivation:
         source=VASWANI,
         remark=(
             "Uncorrelated is not independent. Let q = a·e and k = a·f with independent random signs e and f and one "
-            "common length a: all components of q and k are uncorrelated, yet Var(kᵀq) = d_k E[a⁴], which is not d_k "
-            "unless a is constant. Orthogonal is something else again: kᵀq = 0 is an event about two given vectors."
+            "common length a of E[a²] = 1: all components of q and k are uncorrelated with mean 0 and variance 1, yet "
+            "Var(kᵀq) = d_k E[a⁴], which is above d_k unless a² is constant. Orthogonal is something else again: "
+            "kᵀq = 0 is an event about two given vectors."
         ),
     )
 
@@ -124,9 +127,13 @@ def score_variance_bienayme() -> Derivation:
 def score_variance_induction() -> Derivation:
     """Var(kᵀq) = d_k, one component at a time."""
     principle = Axiom(
-        "the principle of induction: the score of d_k + 1 components is S + XY, S being the score of the first d_k and "
-        "X, Y the two components that come in",
+        "the principle of induction over the number of components: the score of d_k + 1 components is S + XY, where S "
+        "is the score of the first d_k, and X and Y are the last components of q and of k, independent of S and of one "
+        "another, with mean 0 and variance 1",
         Equation(Var(Dot(k, q)), d_k),
+        under=tuple(
+            map(assumption, (INDEPENDENT, "independent_components(q)", "independent_components(k)", *STANDARD))
+        ),
     )
     both = ("zero_mean(X)", "zero_mean(Y)", "unit_variance(X)", "unit_variance(Y)")
     base = chain(
@@ -135,7 +142,7 @@ def score_variance_induction() -> Derivation:
         line("independence", E(X**2) * E(Y**2) - E(X) ** 2 * E(Y) ** 2, "independent(S, X, Y)"),
         line("moments", 1, *both),
         role="lemma",
-        heading="One component",
+        heading="One component, XY",
     )
     step = chain(
         Var(S + X * Y),
@@ -149,12 +156,12 @@ def score_variance_induction() -> Derivation:
         line("moments", E(S**2) + 1 - E(S) ** 2, *both),
         line("moments", d_k + 1, "induction_hypothesis(S)"),
         role="lemma",
-        heading="From d_k components to d_k + 1",
+        heading="From d_k components, S, to d_k + 1, S + XY",
     )
     conclusion = line("induction", d_k, known=(Known(principle), Known(base, 0), Known(step, 0)))
     return Derivation(
         key="score-variance-induction",
         title="the variance of a score, by induction on d_k",
-        chains=(base, step, chain(Var(Dot(k, q)), conclusion)),
+        chains=(base, step, chain(Var(Dot(k, q)), conclusion, heading="Every number of components")),
         source="derived here",
     )

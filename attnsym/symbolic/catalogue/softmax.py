@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sympy import exp
+from sympy import Rational, exp, log
 
 from attnsym.symbolic.derivation.derivation import Derivation
 from attnsym.symbolic.derivation.steps import Axiom, Equation, Known
 from attnsym.symbolic.derivation.writing import chain, line
 from attnsym.symbolic.language.notation import (
     D,
+    H,
     Sum,
     WeightedVar,
     delta,
@@ -17,6 +18,7 @@ from attnsym.symbolic.language.notation import (
     i,
     j,
     l,
+    log_Z,
     n_keys,
     p,
     r,
@@ -99,6 +101,83 @@ def softmax_jacobian_norm() -> Derivation:
             ),
         ),
         source="derived here",
+    )
+
+
+def softmax_jacobian_spectral_norm() -> Derivation:
+    """Show xᵀJx ≤ ‖x‖²/2: no eigenvalue of the Jacobian is above 1/2."""
+    off = 1 - delta(i, j)
+    differences = Sum(off * p[i] * p[j] * (x[i] - x[j]) ** 2, i, j) / 2
+    squares = Sum(off * p[i] * p[j] * (x[i] ** 2 + x[j] ** 2), i, j)
+    return Derivation(
+        key="softmax-jacobian-spectral-norm",
+        title="the largest eigenvalue of the Jacobian of softmax is at most 1/2",
+        chains=(
+            chain(
+                Sum(x[i] * D(p[i], s[j]) * x[j], i, j),
+                line("softmax derivative", Sum(x[i] * JACOBIAN * x[j], i, j)),
+                line("expand", Sum(p[i] * x[i] ** 2, i) - Sum(p[i] * x[i], i) ** 2),
+                line("weights sum to 1", differences, note="So J has no negative eigenvalue."),
+                line(
+                    "compare terms",
+                    squares,
+                    relation="≤",
+                    slack=Sum(off * p[i] * p[j] * (x[i] + x[j]) ** 2, i, j) / 2,
+                    note="(a − b)² = 2a² + 2b² − (a + b)².",
+                ),
+                line("weights sum to 1", Sum(2 * p[i] * (1 - p[i]) * x[i] ** 2, i)),
+                line(
+                    "compare terms",
+                    Sum(x[i] ** 2, i) / 2,
+                    relation="≤",
+                    slack=Sum(x[i] ** 2 * (1 - 2 * p[i]) ** 2, i) * Rational(1, 2),
+                    note="4p(1 − p) = 1 − (1 − 2p)².",
+                ),
+            ),
+        ),
+        source="derived here; the bound is that of Nair 2025 on the Lipschitz constant of softmax",
+        remark=(
+            "Two weights of 1/2 and x = (1, −1) attain it. J is symmetric, so this is its spectral norm, and softmax "
+            "is Lipschitz with the constant 1/2 in the Euclidean norm. The slope 1/4 of the logistic function is half "
+            "of it, since one score moves there, not two against one another."
+        ),
+    )
+
+
+def log_sum_exp() -> Derivation:
+    """∂log Z/∂sⱼ = pⱼ, the second derivative is the Jacobian of softmax, and H = log Z − Σ p s."""
+    return Derivation(
+        key="log-sum-exp",
+        title="the log-sum-exp of the scores: its gradient is softmax, its curvature the Jacobian",
+        chains=(
+            chain(
+                D(log_Z, s[j]),
+                line("definition", D(log(Sum(exp(s[l]), l)), s[j])),
+                line("chain rule", exp(s[j]) / Sum(exp(s[l]), l)),
+                line("definition", p[j]),
+                heading="The gradient",
+            ),
+            chain(
+                D(D(log_Z, s[j]), s[i]),
+                line("chain rule", D(p[j], s[i]), note="By the first chain."),
+                line("softmax derivative", p[j] * (delta(i, j) - p[i])),
+                line("collect", JACOBIAN),
+                heading="The second derivative",
+            ),
+            chain(
+                H,
+                line("definition", -Sum(p[i] * log(p[i]), i)),
+                line("definition", -Sum(p[i] * (s[i] - log_Z), i)),
+                line("expand", log_Z * Sum(p[i], i) - Sum(p[i] * s[i], i)),
+                line("weights sum to 1", log_Z - Sum(p[i] * s[i], i)),
+                heading="The entropy",
+            ),
+        ),
+        source="derived here",
+        remark=(
+            "Fused kernels keep log Z of every row for the backward pass; with it the entropy costs one more weighted "
+            "mean, of the scores, and no matrix of weights."
+        ),
     )
 
 

@@ -46,12 +46,21 @@ class Argument:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The assumptions that some step cites and that were not withdrawn, in order of first use."""
-        cited = dict.fromkeys(item for step in self.steps for item in step.cites)
+        """What steps cite and what trusted sentences rest on, unless it was withdrawn, in order of first use."""
+        cited = dict.fromkeys(item for step in self.steps for item in (*_under(step), *step.cites))
         return tuple(item for item in cited if item not in self.withdrawn)
 
     @property
     def axioms(self) -> tuple[Axiom, ...]:
-        """What is trusted without proof."""
+        """What is put in without proof, trusted or supposed."""
         sources = (known.source for step in self.steps for known in step.known)
         return tuple(dict.fromkeys(source for source in sources if isinstance(source, Axiom)))
+
+    @property
+    def trusted(self) -> tuple[Axiom, ...]:
+        """The axioms that every verdict prints; what is supposed stands in the statement itself."""
+        return tuple(axiom for axiom in self.axioms if not axiom.supposed)
+
+
+def _under(step: Step) -> tuple[Assumption, ...]:
+    return tuple(item for known in step.known if isinstance(known.source, Axiom) for item in known.source.under)

@@ -12,7 +12,7 @@ from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.derivation.positivity import is_nonnegative
 from attnsym.symbolic.derivation.rules import RULES
 from attnsym.symbolic.derivation.steps import Axiom, Chain, Equation, Known, Step
-from attnsym.symbolic.language.notation import S, Var, X, Y, d_k, size_of_index
+from attnsym.symbolic.language.notation import OPAQUE, S, Var, X, Y, d_k, size_of_index
 from attnsym.symbolic.refute.witness import find_witness
 from attnsym.symbolic.trusted.assumptions import SMALL
 from attnsym.symbolic.trusted.facts import Facts
@@ -21,8 +21,8 @@ from attnsym.symbolic.typeset.moments import named_moments
 from attnsym.symbolic.verdict import Truth, Verdict
 
 
-def check(derivation: Argument) -> Verdict:
-    """Return the verdict on a derivation; `Derivation.check` documents it."""
+def check(derivation: Argument, name_moments: bool = True) -> Verdict:
+    """Return the verdict on a derivation; `Derivation.check` documents it. To name the moments takes a proof more."""
     proved: list[Chain] = []
     position = 0
     for chain in derivation.chains:
@@ -43,8 +43,8 @@ def check(derivation: Argument) -> Verdict:
     return Verdict(
         Truth.TRUE,
         f"each of the {position} steps{also} holds at every size under the assumptions that it cites",
-        axioms=tuple(axiom.sentence for axiom in derivation.axioms),
-        moments=required_moments(derivation),
+        axioms=tuple(axiom.sentence for axiom in derivation.trusted),
+        moments=required_moments(derivation) if name_moments else (),
     )
 
 
@@ -81,6 +81,10 @@ def judge(step: Step, derivation: Argument, proved: Sequence[Chain] = ()) -> str
             return "it puts in something that is neither an axiom nor proved before"
     cites = [item for item in step.cites if item not in derivation.withdrawn]
     lost = [str(item) for item in step.cites if item in derivation.withdrawn]
+    for known in step.known:
+        rests = [str(item) for item in known.assumptions if item in derivation.withdrawn]
+        if isinstance(known.source, Axiom) and rests:
+            return f"it puts in what is right only under {' and '.join(rests)}"
     orders = Facts(cites).orders
     for known in step.known:
         weaker = _orders(known.source)
@@ -131,13 +135,18 @@ def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     return (sides[0], 1), (sides[1], -1)
 
 
+def _speaks_of_opaque(equation: Equation) -> bool:
+    """Whether an equation is about what only an axiom says, so that a law alone cannot contradict it."""
+    nodes = equation.lhs.atoms(sympy.Symbol, sympy.IndexedBase) | equation.rhs.atoms(sympy.Symbol, sympy.IndexedBase)
+    return bool(nodes & OPAQUE)
+
+
 def _failed(derivation: Argument, chain: Chain, position: int, trouble: str) -> Verdict:
     """Say which step broke, and look for a law that contradicts what its chain set out to prove."""
     reason = f"step {position + 1} ({derivation.steps[position].rule}) breaks: {trouble}"
     equation = chain.equation
     remaining = [item for item in chain.assumptions if item not in derivation.withdrawn]
-    trusts = any(isinstance(known.source, Axiom) for step in chain.steps for known in step.known)
-    if equation.relation == "=" and not trusts:
+    if equation.relation == "=" and not equation.supposing and not _speaks_of_opaque(equation):
         decision = decide(equation.lhs, equation.rhs, remaining)
         if decision.holds:
             reason += f"; yet {equation} still follows from what is left, by another way"

@@ -51,17 +51,26 @@ class Derivation(Argument):
 
     def weakest_assumptions(self) -> tuple[tuple[Assumption, ...], ...]:
         """
-        Return the minimal sets of assumptions, within the listed vocabulary, under which the statement holds.
+        Return the minimal sets of assumptions, within a vocabulary, under which all that is stated holds.
 
-        The vocabulary is `weakest.VOCABULARY` with what the derivation itself assumes; a set that
-        merely strengthens another is left out.
+        The vocabulary is independence, correlation, means, variances and one law, of and between the vectors that the
+        statement speaks of, with what the derivation itself assumes; a set that merely strengthens another is left out.
 
         Raises
         ------
         ValueError
-            If the statement is not about moments of one score kᵀq.
+            If the statement is about something else than moments of vectors, or its equations about different ones.
         """
         return weakest.weakest(self)
+
+    def weakest_by_statement(self) -> tuple[weakest.Needs, ...]:
+        """
+        Return for each equation stated, apart, the minimal sets of assumptions under which it holds.
+
+        Equations that are not about moments of vectors alone, are truncated, conditional or rest on a trusted sentence
+        are left out. The vocabulary is that of `weakest_assumptions`.
+        """
+        return weakest.by_statement(self)
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """The derivation as a page of text; `convention` is "columns" (kᵀq) or "rows" (qkᵀ)."""

@@ -7,7 +7,7 @@ from html import escape
 
 from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.derivation.checking import check
-from attnsym.symbolic.derivation.steps import Chain, Step
+from attnsym.symbolic.derivation.steps import Axiom, Chain, Step
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.typeset.boxes import Row, math_element
 from attnsym.symbolic.typeset.equations import right_side
@@ -26,8 +26,8 @@ def unicode_page(derivation: Argument, convention: Convention) -> str:
     lines += [f"  withdrawn: {item.sentence}  ({item})" for item in sorted(derivation.withdrawn)]
     if verdict.moments:
         lines.append(f"  Finite must be: {', '.join(verdict.moments)}.")
-    for number, axiom in enumerate(derivation.axioms, 1):
-        lines += _wrapped(f"[T{number}] trusted: {axiom.sentence}")
+    for label, sentence in _put_in(derivation):
+        lines += _wrapped(f"[{label}] {sentence}")
     position = 0
     for chain in derivation.chains:
         lines += ["", _heading(chain), *_chain_lines(chain, derivation, position, verdict.step, convention)]
@@ -54,6 +54,24 @@ def _statement_lines(derivation: Argument, convention: Convention) -> list[str]:
 
 def _labels(derivation: Argument) -> dict[Assumption, str]:
     return {item: f"A{number}" for number, item in enumerate(derivation.assumptions, 1)}
+
+
+def _put_in(derivation: Argument) -> list[tuple[str, str]]:
+    """What is trusted or supposed, each with its label; T1, T2, … and S1, S2, …."""
+    labels, lines = _axiom_labels(derivation), []
+    assumed = _labels(derivation)
+    for axiom, label in labels.items():
+        under = sorted((item for item in axiom.under if item in assumed), key=list(assumed).index)
+        rests = f" under {', '.join(assumed[item] for item in under)}" if under else ""
+        lines.append((label, f"{'supposed' if axiom.supposed else 'trusted'}{rests}: {axiom.sentence}"))
+    return lines
+
+
+def _axiom_labels(derivation: Argument) -> dict[Axiom, str]:
+    supposed = [axiom for axiom in derivation.axioms if axiom.supposed]
+    return {axiom: f"T{number}" for number, axiom in enumerate(derivation.trusted, 1)} | {
+        axiom: f"S{number}" for number, axiom in enumerate(supposed, 1)
+    }
 
 
 def _right(step: Step, setter: Typesetter) -> Row:
@@ -84,13 +102,18 @@ def _chain_lines(
 
 def reason(step: Step, derivation: Argument) -> str:
     """Return what stands beside a step: its rule and the labels of what it cites."""
-    labels, trusted = _labels(derivation), derivation.axioms
+    labels, axioms = _labels(derivation), _axiom_labels(derivation)
     present = sorted((item for item in step.cites if item in labels), key=list(labels).index)
     cited = [labels[item] for item in present] + [f"withdrawn {item}" for item in step.cites if item not in labels]
     for known in step.known:
         source = known.source
-        cited.append(_heading(source).lower() if isinstance(source, Chain) else f"T{trusted.index(source) + 1}")
+        cited.append(_put_in_name(source) if isinstance(source, Chain) else axioms[source])
     return f"{step.rule} [{', '.join(cited)}]" if cited else step.rule
+
+
+def _put_in_name(chain: Chain) -> str:
+    heading = _heading(chain)
+    return heading[:1].lower() + heading[1:]
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
@@ -146,7 +169,7 @@ def mathml_page(derivation: Argument, convention: Convention) -> str:
             parts.append(f'<tr data-step="{number}"><td>{right}</td><td>{why}</td></tr>')
         parts.append("</table>")
         first += len(chain.steps)
-    trusted = "".join(f"<li>[T{n}] trusted: {escape(own.sentence)}</li>" for n, own in enumerate(derivation.axioms, 1))
+    trusted = "".join(f"<li>[{label}] {escape(sentence)}</li>" for label, sentence in _put_in(derivation))
     parts += [f"<ul>{trusted}</ul>"] * bool(trusted)
     decided = [line for line in str(verdict).split("\n") if not line.startswith("Trusted")]
     parts += [f'<p class="decided">{escape(line)}</p>' for line in decided]

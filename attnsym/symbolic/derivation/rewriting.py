@@ -14,7 +14,7 @@ import sympy
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption
 from attnsym.symbolic.trusted.facts import Facts
-from attnsym.symbolic.trusted.families import FAMILIES
+from attnsym.symbolic.trusted.families import family
 
 Change = Callable[[Any, Facts], Any]
 
@@ -98,8 +98,9 @@ def _split_constants(body: Any) -> tuple[Any, Any]:
 
 
 def _families(node: Any) -> set[str]:
-    names = {n.BY_SYMBOL[atom] for atom in node.atoms(sympy.IndexedBase, sympy.Symbol) if atom in n.BY_SYMBOL}
-    return {name for name in names if FAMILIES[name].random} if not isinstance(node, n.E) else set()
+    names = {name for atom in node.atoms(sympy.IndexedBase, sympy.Symbol) if (name := n.name_of(atom))}
+    random = {name for name in names if (own := family(name)) and own.random}
+    return random if not isinstance(node, n.E) else set()
 
 
 def _split_diagonal(node: Any, facts: Facts) -> Any:

@@ -19,6 +19,8 @@ MOMENTS = frozenset(
         "aligned",
         "second_moments",
         "isotropic",
+        "unit",
+        "moment",
         "induction_hypothesis",
     }
 )

@@ -9,7 +9,7 @@ from sympy import Symbol
 
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.typeset.boxes import Box, math_element
-from attnsym.symbolic.typeset.equations import equation_box
+from attnsym.symbolic.typeset.equations import conditional, equation_box
 from attnsym.symbolic.typeset.printing import Convention
 
 Relation: TypeAlias = Literal["=", "≤"]
@@ -29,12 +29,15 @@ class Equation:
         How they compare.
     remainder : expression or None
         For a series: the power from which on terms were dropped, shown as O(remainder).
+    supposing : tuple of Equation
+        What it is conditional on: "if … then …".
     """
 
     lhs: Any
     rhs: Any
     relation: Relation = "="
     remainder: Any = None
+    supposing: tuple[Equation, ...] = ()
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """One line of Unicode."""
@@ -49,7 +52,8 @@ class Equation:
         return math_element(self._box(convention))
 
     def _box(self, convention: Convention) -> Box:
-        return equation_box(self.lhs, self.relation, self.rhs, self.remainder, convention)
+        own = equation_box(self.lhs, self.relation, self.rhs, self.remainder, convention)
+        return conditional([equation._box(convention) for equation in self.supposing], own)
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.to_latex()}$"
@@ -62,21 +66,27 @@ class Equation:
 @dataclass(frozen=True)
 class Axiom:
     """
-    Something trusted without proof.
+    Something put in without proof: trusted, or supposed for the sake of "if … then …".
 
     Attributes
     ----------
     sentence : str
-        What is trusted, and where it comes from.
+        What is trusted, and where it comes from; or what is supposed.
     equation : Equation
         The equation in which the kernel meets it.
     positive : tuple of symbols
         What the sentence says is at least 0.
+    under : tuple of Assumption
+        The assumptions under which the sentence is right; whatever rests on it rests on them.
+    supposed : bool
+        Whether nothing is claimed of it: every equation that rests on it is printed as conditional on it.
     """
 
     sentence: str
     equation: Equation
     positive: tuple[Any, ...] = ()
+    under: tuple[Assumption, ...] = ()
+    supposed: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,18 @@ class Known:
     def equation(self) -> Equation:
         """The equation that is put in."""
         return self.source.equation
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the equation that is put in rests on."""
+        return self.source.assumptions if isinstance(self.source, Chain) else self.source.under
+
+    @property
+    def supposing(self) -> tuple[Equation, ...]:
+        """What the equation that is put in is conditional on."""
+        if isinstance(self.source, Chain):
+            return self.source.supposing
+        return (self.source.equation,) if self.source.supposed else ()
 
 
 @dataclass(frozen=True)
@@ -134,10 +156,14 @@ class Chain:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What its steps cite, and what the earlier results cite that it puts in."""
-        earlier = (known.source for step in self.steps for known in step.known)
-        cited = [item for source in earlier if isinstance(source, Chain) for item in source.assumptions]
+        """What its steps cite, and what the axioms and earlier results rest on that it puts in."""
+        cited = [item for step in self.steps for known in step.known for item in known.assumptions]
         return tuple(dict.fromkeys([*cited, *(item for step in self.steps for item in step.cites)]))
+
+    @property
+    def supposing(self) -> tuple[Equation, ...]:
+        """What was supposed on the way."""
+        return tuple(dict.fromkeys(own for step in self.steps for known in step.known for own in known.supposing))
 
     @property
     def equation(self) -> Equation:
@@ -148,7 +174,7 @@ class Chain:
         )
         dropped = Symbol(orders[0][1], real=True) ** orders[0][0] if orders else None
         remainder = self.remainder if self.remainder is not None else dropped
-        return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation, remainder)
+        return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation, remainder, self.supposing)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -29,7 +30,9 @@ def line(
     right = sympy.sympify(rhs, strict=True)
     orders = [item.arguments for item in cited if item.kind == "modulo"]
     remainder = sympy.Symbol(orders[0][0], real=True) ** int(orders[0][1]) if orders else None
-    return lambda lhs: Step(lhs, right, relation, remainder, rule, cited, note, known, slack)
+    return lambda lhs: Step(
+        lhs, right, relation, remainder, rule=rule, cites=cited, note=note, known=known, slack=slack
+    )
 
 
 def by(rule: str, *cites: str, note: str = "") -> Callable[[Any], Step]:
@@ -55,10 +58,18 @@ def chain(
     heading: str = "",
     remainder: Any = None,
 ) -> Chain:
-    """Connect lines into a chain: each starts where the one before ended."""
+    """
+    Connect lines into a chain: each starts where the one before ended.
+
+    Once a series was cut, every line after it says so; `remainder` is what an axiom's own O(…) becomes here.
+    """
     steps: list[Step] = []
-    current = sympy.sympify(start, strict=True)
+    current, rest = sympy.sympify(start, strict=True), None
     for make in lines:
-        steps.append(make(current))
-        current = steps[-1].rhs
+        step = make(current)
+        if any(known.equation.remainder is not None for known in step.known):
+            rest = remainder
+        rest = rest if step.remainder is None else step.remainder
+        steps.append(replace(step, remainder=rest))
+        current = step.rhs
     return Chain(tuple(steps), role, heading, remainder)

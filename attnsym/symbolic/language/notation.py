@@ -23,9 +23,9 @@ q, k, k2, u, w = (_vector(name) for name in ("q", "k", "k2", "u", "w"))
 s, p, x, beta, K, V, C_q, C_k = (_vector(name) for name in ("s", "p", "x", "beta", "K", "V", "C_q", "C_k"))
 W, W_q, W_k = (_vector(name) for name in ("W", "W_q", "W_k"))
 excess, p_t, cgf_i = (_vector(name) for name in ("excess", "p_t", "cgf_i"))
-S, X, Y, z = (_scalar(name) for name in ("S", "X", "Y", "z"))
+S, X, Y, X2, Y2, z = (_scalar(name) for name in ("S", "X", "Y", "X2", "Y2", "z"))
 
-_RANDOM = (q, k, k2, u, w, W, W_q, W_k, S, X, Y, z)
+_RANDOM = (q, k, k2, u, w, W, W_q, W_k, S, X, Y, X2, Y2, z)
 _FIXED = (s, p, x, beta, K, V, C_q, C_k, excess, p_t, cgf_i)
 SYMBOLS: dict[str, Any] = {str(symbol): symbol for symbol in (*_RANDOM, *_FIXED)}
 BY_SYMBOL = {symbol: name for name, symbol in SYMBOLS.items()}
@@ -40,6 +40,7 @@ c, t, rho, scale, epsilon, H, log_Z = (_scalar(name) for name in ("c", "t", "rho
 # Opaque to the kernel: each enters through an axiom that says what it is.
 _OPAQUE = ("cgf", "log_1mt2", "H_t", "s_variance", "s_third", "two_key", "bell_width", "logistic_2", "logistic_4")
 cgf, log_1mt2, H_t, s_variance, s_third, two_key, bell_width, logistic_2, logistic_4 = map(_scalar, _OPAQUE)
+OPAQUE = frozenset({*map(_scalar, _OPAQUE), excess, p_t, cgf_i, epsilon})
 mu_q, mu_k, sigma_q, sigma_k, sigma_z = (_scalar(name) for name in ("mu_q", "mu_k", "sigma_q", "sigma_k", "sigma_z"))
 # What the kernel calls them.
 PARAMETERS = {

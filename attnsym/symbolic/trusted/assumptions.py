@@ -41,7 +41,7 @@ _KINDS: dict[str, tuple[int, int, str]] = {
 KINDS = tuple(_KINDS)
 SMALL = ("t", "c", "scale")
 NOT_VECTORS = ("modulo", "induction_hypothesis")
-DISPLAYED = {"k2": "k′", "u": "û", "w": "ŵ"}
+DISPLAYED = {"k2": "k′", "u": "û", "w": "ŵ", "X2": "X′", "Y2": "Y′"}
 LAWS = ("sign", "uniform", "laplace", "exponential", "normal")
 _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([\w/-]+(?:\s*,\s*[\w/-]+)*)\s*\)\s*", re.ASCII)
 _VALUE = re.compile(rf"(-?\d{{1,40}})(?:/(\d{{1,40}}))?(?:/({'|'.join(SORTS)}))?", re.ASCII)
@@ -91,8 +91,12 @@ class Assumption:
         )
         others = names[-1] if len(names) == 2 else f"({', '.join(names[1:])}) taken together"
         sentence = _KINDS[self.kind][2].format(*names, all=joined, others=others, uncorrelated=uncorrelated)
-        scalar = self.arguments[0] in ("S", "X", "Y", "z")
-        return sentence.replace("every component of ", "") if scalar else sentence
+        scalar = not _sorts(self.arguments[0])
+        if not scalar:
+            return sentence
+        for words, instead in (("every component of ", ""), ("each ", ""), ("with its", "with"), ("ᵢ", "")):
+            sentence = sentence.replace(words, instead)
+        return sentence
 
 
 def assumption(text: str | Assumption) -> Assumption:

@@ -45,6 +45,8 @@ FAMILIES: dict[str, Family] = {
     "S": Family((), True, "a score"),
     "X": Family((), True, "one more query component"),
     "Y": Family((), True, "one more key component"),
+    "X2": Family((), True, "the query component that a rotation turns with X"),
+    "Y2": Family((), True, "the key component that it turns with Y"),
     "z": Family((), True, "the difference of two scores"),
     "s": Family((KEY,), False, "scores of one row"),
     "p": Family((KEY,), False, "weights of one row, softmax(s)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attnsym.symbolic.typeset.boxes import Box, Fence, Row, Token
@@ -14,6 +15,20 @@ def equation_box(lhs: Any, relation: str, rhs: Any, remainder: Any, convention: 
     """Both sides and what stands between them."""
     setter = Typesetter(convention)
     return Row((setter.box(lhs), right_side(relation, rhs, remainder, setter)))
+
+
+def conditional(conditions: Sequence[Box], then: Box) -> Box:
+    """Return "if … and …, then …", or what follows alone where nothing is supposed."""
+    if not conditions:
+        return then
+    parts: list[Box] = [_word("if "), conditions[0]]
+    for condition in conditions[1:]:
+        parts += [_word(" and "), condition]
+    return Row((*parts, _word(", then "), then))
+
+
+def _word(text: str) -> Token:
+    return Token(text, rf"\text{{{text}}}", markup=f"<mtext>{text.replace(' ', '&#160;')}</mtext>")
 
 
 def right_side(relation: str, rhs: Any, remainder: Any, setter: Typesetter) -> Row:

@@ -7,7 +7,8 @@ from typing import Any
 from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.typeset.boxes import Box, Fence, Root, Row, Script, Token
 
-_LOGISTIC = Row((Token("σ", r"\sigma"), Fence(Token("z"))))
+_LOGISTIC = Row((Token("Λ", r"\Lambda"), Fence(Token("z"))))
+_SIGMA_Z = Script(Token("σ", r"\sigma"), Token("z"))
 
 NAMES: dict[Any, Box] = {
     n.d_k: Token("d_k", markup="<msub><mi>d</mi><mi>k</mi></msub>"),
@@ -21,7 +22,9 @@ NAMES: dict[Any, Box] = {
     n.mu_k: Script(Token("μ", r"\mu"), Token("k")),
     n.sigma_q: Script(Token("σ", r"\sigma"), Token("q")),
     n.sigma_k: Script(Token("σ", r"\sigma"), Token("k")),
-    n.sigma_z: Token("σ", r"\sigma"),
+    n.sigma_z: _SIGMA_Z,
+    n.X2: Token("X′", "{X'}"),
+    n.Y2: Token("Y′", "{Y'}"),
     n.s_variance: Token("v"),
     n.s_third: Script(Token("μ", r"\mu"), Token("3", tag="mn")),
     n.H_t: Token("H"),
@@ -44,12 +47,14 @@ NAMES: dict[Any, Box] = {
             Fence(Row((_LOGISTIC, Fence(Row((Token("1", tag="mn"), Token(" − ", "-", "mo"), _LOGISTIC))))), "[", "]"),
         )
     ),
-    n.bell_width: Row((Token("σ", r"\sigma"), Root(Fence(Token("2π", r"2\pi"))))),
+    n.bell_width: Row((_SIGMA_Z, Root(Fence(Token("2π", r"2\pi"))))),
     n.logistic_2: Script(Token("λ", r"\lambda"), Token("2", tag="mn")),
     n.logistic_4: Script(Token("λ", r"\lambda"), Token("4", tag="mn")),
 }
 VECTORS = {
     "k2": Token("k′", "{k'}"),
+    "X2": Token("X′", "{X'}"),
+    "Y2": Token("Y′", "{Y'}"),
     "u": Token("û", r"\hat{u}"),
     "w": Token("ŵ", r"\hat{w}"),
     "C_q": Token("C^q", "{C^{q}}", markup="<msup><mi>C</mi><mi>q</mi></msup>"),

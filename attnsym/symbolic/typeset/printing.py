@@ -244,7 +244,7 @@ def _is_negative(term: Any) -> bool:
 
 
 def _is_word(node: Any) -> bool:
-    return node in (n.scale, *n.SIZES.values()) or isinstance(node, (sympy.log, n.D))
+    return node in (n.scale, n.log_Z, *n.SIZES.values()) or isinstance(node, (sympy.log, n.D))
 
 
 def _sums(term: Any) -> int:
