@@ -112,11 +112,13 @@ def raised(base: Polynomial, exponent: int, budget: Budget, orders: Mapping[str,
     result = {}
 
     def expand(position: int, left: int, monomial: Monomial, coefficient: Fraction | int) -> None:
+        if not left:  # most of the tree: what comes later is not taken
+            if not (orders and vanishes(monomial, orders)):
+                accumulate(result, monomial, coefficient)
+            return
         factor, number = terms[position]
         if position == len(terms) - 1:
-            product = times(monomial, tuple((generator, n * left) for generator, n in factor)) if left else monomial
-            if not (orders and vanishes(product, orders)):
-                accumulate(result, product, coefficient * number**left)
+            expand(position, 0, times(monomial, tuple((g, n * left) for g, n in factor)), coefficient * number**left)
             return
         for taken in range(left + 1):
             grown = times(monomial, tuple((generator, n * taken) for generator, n in factor)) if taken else monomial
