@@ -141,7 +141,7 @@ def words(head):
     return head.verdict, head.cause.split(":")[0], round(head.cause_factor, 6)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(heads(), st.floats(-100, 100))
 def test_what_softmax_does_not_see_changes_no_verdict_and_no_cause(head, shift):
     seed, q, k, scale = head

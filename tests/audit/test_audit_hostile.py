@@ -142,7 +142,7 @@ def test_many_heads_end_soon():
     assert audit.faults == ()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     factor=st.floats(0.02, 20), power=st.sampled_from([0.0, 0.5, 1.0]), seed=st.integers(0, 2**31),
     shape=st.sampled_from([(3, 16), (1, 8), (2, 6), (4, 33)]),
@@ -154,7 +154,7 @@ def test_a_scale_is_recovered_whatever_it_is(factor, power, seed, shape):
     assert [item.code for item in audit.faults if item.severity == "error"] == []
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(fill=st.floats(-12, -0.5), seed=st.integers(0, 2**31))
 def test_a_fill_that_leaks_is_found_at_any_height(fill, seed):
     def attention(query, key, value, attn_mask=None):

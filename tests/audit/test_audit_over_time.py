@@ -118,7 +118,7 @@ def test_the_standard_error_of_a_rate_is_that_of_a_fitted_line():
     assert head.rate_standard_error == pytest.approx(np.sqrt(covariance[0, 0]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(knot=st.integers(0, 5), slope=st.floats(0.05, 2), sigma=st.floats(1e-6, 0.02), seed=st.integers(0, 2**32 - 1))
 def test_onset_and_crossing_of_a_bent_line(knot, slope, sigma, seed):
     """The crossing is told within its error: five of its standard errors, Student's t with 4 degrees or more."""

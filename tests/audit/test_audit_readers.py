@@ -71,7 +71,7 @@ def test_numpy_files_give_back_the_values(tmp_path, kind, form):
     np.testing.assert_array_equal(tensor.array().astype(float), array.astype(float))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     array=hnp.arrays(st.sampled_from(["<f2", "<f4", ">f8", "<i4"]), hnp.array_shapes(max_dims=4, max_side=4)),
     fortran=st.booleans(),

@@ -86,7 +86,7 @@ def test_the_example_as_a_table_to_two_digits():
         np.testing.assert_allclose([*values, layer.largest_score], row, rtol=5e-3)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lengths=st.tuples(st.integers(1, 9), st.integers(1, 9)),

@@ -18,7 +18,7 @@ from analysis.audit.live.expected import key_nodes, predicted_ratio
 
 
 @given(st.integers(2, 5000), st.floats(-9, 11))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_tables_agree_with_quadrature(n_keys, log_variance):
     variance = math.exp(log_variance)
     nodes = key_nodes(n_keys)

@@ -87,7 +87,7 @@ def test_pairs_are_multiplied_by_complex_numbers_of_length_one(base, positions):
 
 
 @given(st.integers(0, 10**6), st.integers(-1000, 1000), st.integers(0, 100))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_scores_depend_on_the_difference_of_positions(shift, distance, seed):
     rng = np.random.default_rng(seed)
     q, k = rng.standard_normal((2, 1, 16))

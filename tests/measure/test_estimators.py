@@ -24,7 +24,7 @@ def product_scores(rng, d: int, shape) -> np.ndarray:
     return np.sqrt(rng.chisquare(d, shape)) * rng.standard_normal(shape)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=60),
     st.integers(1, 58),

@@ -19,7 +19,7 @@ from analysis.vocabulary.quantities import QUANTITIES
 MONOTONE = {name: value_of(record) for name, record in QUANTITIES.items() if record.exact and record.exact.is_monotone}
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(st.sampled_from(sorted(MONOTONE)), st.integers(2, 10**7), st.floats(math.log(0.05), math.log(300)))
 def test_it_inverts_the_expectation(quantity, n_keys, log_sigma):
     sigma = math.exp(log_sigma)

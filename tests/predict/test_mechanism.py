@@ -96,7 +96,7 @@ def test_two_routes_agree(case, name):
     close(function(n, sigma=0.6, **mechanism), function(n, sigma=0.6, method="direct", **mechanism))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     st.sampled_from(sorted(set(BY_NAME) - {"max_weight"})),
     st.floats(-2.5, 1.0),
@@ -355,7 +355,7 @@ def test_ranges_by_dimension():
     assert analysis.expected_max_weight(7, d_k=64, scale=1e-8) <= 1
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(st.sampled_from(sorted(BY_NAME)), st.floats(0.05, 4.0), st.integers(2, 40))
 def test_limits_are_the_plain_case(name, sigma, n):
     function = BY_NAME[name]
@@ -366,7 +366,7 @@ def test_limits_are_the_plain_case(name, sigma, n):
     assert 0 <= plain <= max(math.log(n) + sigma**2, 1)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(st.floats(0.05, 4.0), st.floats(-4.0, 4.0))
 def test_two_keys_in_closed_form(sigma, shift):
     # The difference of the scores is N(shift, 2σ²), and p = 1/(1 + e^-difference).
