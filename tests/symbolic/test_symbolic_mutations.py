@@ -31,7 +31,7 @@ from attnsym.symbolic import (
     x,
 )
 from attnsym.symbolic.derivation.checking import judge
-from attnsym.symbolic.language.notation import BY_SYMBOL, SIZES, Operator, n_keys, t
+from attnsym.symbolic.language.notation import BY_SYMBOL, INDICES, SIZES, Operator, n_keys, t
 from attnsym.symbolic.refute.evaluator import Evaluator, NoValue, decimal
 from attnsym.symbolic.refute.laws import laws
 from attnsym.symbolic.refute.satisfaction import satisfies
@@ -130,7 +130,7 @@ def agree(step, rhs):
 
 
 def same_values(sides, law, cites, order):
-    free = sorted({node for side in sides for node in side.free_symbols if node in (i, j, l, r)}, key=str)
+    free = sorted({node for side in sides for node in side.free_symbols if node in INDICES}, key=str)
     for keys in (2, 3):
         evaluator = Evaluator(law.d, keys, law if law.name else None, cites)
         for values in product(range(1, min(keys, law.d) + 1), repeat=len(free)):

@@ -130,6 +130,15 @@ def with_moments(mean: Fraction, second: Fraction, fourth: Fraction | None) -> M
     return (*pairs, *[(Fraction(0), Fraction(zero))] * (zero > 0))
 
 
+def one_sided(second: Fraction) -> Marginal | None:
+    """A law of this second moment whose mean is not 0: a whole number, or 0."""
+    if second <= 0:
+        return None
+    value = Fraction(isqrt(int(second)) + (exact_root(second) is None or second.denominator > 1))
+    chance = second / value**2
+    return ((value, chance), *([(Fraction(0), 1 - chance)] * (chance < 1)))
+
+
 def exact_root(value: Fraction) -> Fraction | None:
     """The square root where it is rational."""
     if value < 0:

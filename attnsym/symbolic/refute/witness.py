@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import mpmath
@@ -16,7 +16,7 @@ from attnsym.symbolic.language import notation as n
 from attnsym.symbolic.refute.evaluator import MAX_VALUES, Evaluator, NoValue, decimal
 from attnsym.symbolic.refute.law import Law
 from attnsym.symbolic.refute.laws import laws
-from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, normal, with_moments
+from attnsym.symbolic.refute.marginals import ANY, LAWS, NORMALS, Marginal, normal, one_sided, with_moments
 from attnsym.symbolic.refute.satisfaction import satisfies
 from attnsym.symbolic.refute.variables import Poly, Variable
 from attnsym.symbolic.trusted.assumptions import Assumption, given_moment
@@ -194,7 +194,8 @@ def _menus(given: tuple[Assumption, ...], keys: bool) -> Callable[[str, int], Se
         second = numbers.get(2, 1 + mean**2)
         fitted = with_moments(mean, second, numbers.get(4))
         spread = with_moments(mean, second, 3 * second**2) if 4 not in numbers and not mean else None
-        return tuple(own for own in (fitted, spread) if own)
+        free = not {1, 4} & set(numbers) and "zero_mean" not in kinds
+        return tuple(own for own in (fitted, spread, one_sided(second) if free else None) if own)
 
     return pick
 
@@ -214,20 +215,24 @@ def _under_laws(
     sorts = {name: own.sorts for name in names if (own := family(name))}
     vectors, scalars = [name for name in names if sorts[name]], [name for name in names if not sorts[name]]
     flexible = _flexible(left, right)
-    directions = {"u", "w"} | {item.arguments[0] for item in given if item.kind == "unit"}
+    directions = {item.arguments[0] for item in given if item.kind in ("unit", "isotropic")}
     matrices = {name for name in names if len(sorts[name]) == 2}
     default = all(item.kind not in ("law", "moment") and "gaussian" not in item.kind for item in given)
     budget = Budget(MAX_VALUES)
     cheap_first = sorted(given, key=lambda item: ("independent" in item.kind) + 2 * ("gaussian" in item.kind))
-    candidates = laws(
-        vectors,
-        scalars,
-        sizes=(2, 1) if matrices else (2, 1, 3),
-        menus=None if default else _menus(given, flexible),
-        matrices=matrices,
-        directions=directions,
+    # u and w are directions where something says so, and may be directions where nothing does.
+    candidates = (
+        laws(
+            vectors,
+            scalars,
+            sizes=(2, 1) if matrices else (2, 1, 3),
+            menus=None if default else _menus(given, flexible),
+            matrices=matrices,
+            directions=own,
+        )
+        for own in ([directions | {"u", "w"}, directions] if {"u", "w"} & set(names) - directions else [directions])
     )
-    for law in candidates:
+    for law in chain.from_iterable(candidates):
         budget.spend(20 + len(law.outcomes) * (2 + len(given)))
         found.tried += 1
         keys = law.d if flexible or matrices else _KEYS
