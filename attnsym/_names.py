@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -29,6 +29,9 @@ def find_name(kind: str, name: object, known: Iterable[str], more: str = "") -> 
     ValueError
         ``unknown quantity 'entrpy': did you mean 'entropy'? known are …``
     """
+    known = known if isinstance(known, Collection) else tuple(known)
+    if isinstance(name, str) and name in known:
+        return name
     plain = {_plain(candidate): candidate for candidate in known}
     if isinstance(name, str):
         if _plain(name) in plain:
