@@ -325,7 +325,7 @@ def test_every_question_ends(lhs, rhs, assuming):
     started = time.process_time()
     with contextlib.suppress(ValueError):
         str(prove(lhs, rhs, assuming))
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 20
 
 
 # Words.

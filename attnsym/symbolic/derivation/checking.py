@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -21,6 +22,7 @@ from attnsym.symbolic.typeset.moments import named_moments
 from attnsym.symbolic.verdict import Truth, Verdict
 
 
+@lru_cache(maxsize=256)  # a page, a record and a verdict of one derivation ask the same
 def check(derivation: Argument, name_moments: bool = True) -> Verdict:
     """Return the verdict on a derivation; `Derivation.check` documents it. To name the moments takes a proof more."""
     proved: list[Chain] = []
