@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from analysis.show.derivation_views import derivation_views
 from analysis.show.drawing import default_style
 from analysis.show.explorer import SEED, explorer_data, explorer_table
-from analysis.show.illustrations import ten_keys
 from analysis.show.published_view import published_view
 from analysis.show.views import (
     audit_view,
@@ -124,7 +123,7 @@ def _render(
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         contents=[*contents, ("provenance", "Provenance")],
-        ten_keys=ten_keys_view(ten_keys()),
+        ten_keys=ten_keys_view(),
         explorer=explorer_data(),
         explorer_table=explorer_table(),
         explorer_seed=SEED,

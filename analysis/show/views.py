@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -17,8 +18,8 @@ from analysis.show.illustrations import (
     EXAMPLE_MODEL,
     EXAMPLE_SENTENCE,
     EXAMPLE_TOKENS,
-    TenKeys,
     example_weights,
+    ten_keys,
 )
 from attnsym import explain
 
@@ -188,8 +189,10 @@ _TEN_KEYS = {
 }
 
 
-def ten_keys_view(result: TenKeys) -> dict[str, Any]:
+@cache  # constant, as the derivations are: a second report costs only its own results
+def ten_keys_view() -> dict[str, Any]:
     """Return the bar charts of ten keys and their caption."""
+    result = ten_keys()
     panels = {
         r"unscaled: softmax($k^\top q$)": (result.unscaled, result.largest_unscaled),
         r"softmax($k^\top q\,/\sqrt{d_k}$)": (result.scaled, result.largest_scaled),
@@ -216,6 +219,7 @@ _HEADS = (
 )
 
 
+@cache
 def sentence_view() -> dict[str, Any]:
     """Return maps of three trained heads that read one sentence, and their caption."""
     figures = []
