@@ -31,9 +31,12 @@ ALSO_COVERED = {("score-variance", "score-variance-bienayme")}
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
 def test_another_derivation_never_makes_a_claim_derived(claim):
+    """Not even of its first and last cell alone, which asks more than of all of them."""
+    ends = dict.fromkeys((claim.cells[0], claim.cells[-1]))
+    few = replace(claim, grid=[{name: [value] for name, value in cell.settings} for cell in ends])
     for key in DERIVATIONS:
         if key != claim.derivation and (claim.key, key) not in ALSO_COVERED:
-            found = replace(claim, derivation=key).support
+            found = replace(few, derivation=key).support
             assert found.route != "derived", key
             assert found.missing or claim.predict is None
 

@@ -47,7 +47,7 @@ FAULTS = {
     "scale off by 1 %": (
         ("attnsym._settings._default_scale", lambda scale: lambda d_k: 1.01 * scale(d_k)),
         "scaled-score-variance",
-        {"law": ("rademacher", "normal"), "d_k": (64,)},
+        {"law": ("rademacher",), "d_k": (64,)},
     ),
     "1/d_k for 1/√d_k": (
         ("attnsym._settings._default_scale", lambda scale: lambda d_k: 1.0 / d_k),
@@ -113,10 +113,10 @@ def _biased(variance, moments, level):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_caught(monkeypatch, fault):
-    where, key, grid = FAULTS[fault]
-    assert confirm_as_part_of_all(key, grid).verdict is not ClaimVerdict.REJECTED
+    where, *what = FAULTS[fault]
+    assert confirm_as_part_of_all(*what).verdict is not ClaimVerdict.REJECTED
     plant(monkeypatch, *where)
-    assert confirm_as_part_of_all(key, grid).verdict is ClaimVerdict.REJECTED
+    assert confirm_as_part_of_all(*what).verdict is ClaimVerdict.REJECTED
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def planted(ground, holds):
 
 
 @pytest.mark.parametrize("sentence", PUBLISHED, ids=name)
-def test_a_false_variant_flips_the_verdict(sentence, found):
+def test_a_false_variant_flips_the_verdict(sentence):
     """Every ground of it says something clearly false, then what is true there; one false ground alone decides too."""
     false = [planted(ground, holds=False) for ground in sentence.grounds]
     true = [planted(ground, holds=True) for ground in sentence.grounds]
@@ -184,7 +184,6 @@ def test_a_false_variant_flips_the_verdict(sentence, found):
     assert replace(sentence, grounds=tuple(true)).adjudicate().kind == "true"
     if len(true) > 1:
         assert replace(sentence, grounds=(false[0], *true[1:])).adjudicate().kind == "depends"
-    assert found[sentence.key].kind in ("true to leading order", "depends", "true", "false")
 
 
 def test_a_withdrawn_assumption_flips_a_sentence_about_what_is_needed():
