@@ -30,16 +30,16 @@ class ConditionalSampler:
 
     def __init__(self, cell: StudyCell) -> None:
         self.cell = cell
-        self.dtype = cell.dtype
+        self.dtype, self.rows = cell.dtype, cell.chunk
         self.spread = cell.scale * math.sqrt(1.0 - cell.key_correlation)
         assert cell.record is not None
         assert not callable(cell.laws)
         self.query_law = cell.laws[0]
-        self.normals = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype)
-        self.exp = np.empty((cell.keys_drawn, cell.chunk), dtype=self.dtype)
+        self.normals = NormalBlock(cell.keys_drawn, self.rows, self.dtype)
+        self.exp = np.empty((cell.keys_drawn, self.rows), dtype=self.dtype)
         self.record = cell.record
         has_upstream = self.record.reads in ("score_gradient", "query_gradient")
-        self.upstream = NormalBlock(cell.keys_drawn, cell.chunk, self.dtype) if has_upstream else None
+        self.upstream = NormalBlock(cell.keys_drawn, self.rows, self.dtype) if has_upstream else None
 
     def __call__(self, rng: Generator) -> Array:
         """Return the values of one chunk."""
@@ -65,7 +65,7 @@ class ConditionalSampler:
         )
 
     def _query_lengths(self, rng: Generator) -> Array:
-        rows = self.cell.chunk
+        rows = self.rows
         if self.query_law.name == "normal":
             return np.sqrt(rng.chisquare(self.cell.d_k, rows))
         query = self.query_law.sample(rng, (rows, self.cell.d_k), self.dtype)
@@ -93,7 +93,7 @@ class ConditionalSampler:
             return np.sqrt(_squares(gradient, gradient))
         if self.cell.softcap is not None:
             gradient *= slope
-        rows, d_k = self.cell.chunk, self.cell.d_k
+        rows, d_k = self.rows, self.cell.d_k
         across = rng.chisquare(d_k - 1, rows) if d_k > 1 else np.zeros(rows)
         total = _squares(along, gradient) ** 2 + across * _squares(gradient, gradient)
         return np.asarray(abs(self.spread) * np.sqrt(total))
