@@ -41,7 +41,7 @@ class ScoreColumns:
         powers = self.exp
         for _ in range(power - 1):
             powers = powers * self.exp
-        return np.asarray(column_sums(powers) + self.ties)
+        return column_sums(powers) + self.ties
 
     def entropy(self) -> Array:
         """H = log Z + Σ e·(max − x) / Z: positive terms only; the scores are overwritten."""
@@ -91,7 +91,7 @@ def _column_maxima(x: Array, room: Array) -> Array:
         half = (kept + 1) // 2
         largest = np.maximum(largest[:half], largest[kept - half : kept], out=room[:half])
         kept = half
-    return largest[0].copy()
+    return np.asarray(largest[0].copy())
 
 
 def _first_of_each_column(marked: Array) -> Array:
