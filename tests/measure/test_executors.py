@@ -20,7 +20,7 @@ from analysis.measure.run.executors import _container_quota, available_cpus, in_
 from attnsym import _threads
 
 ROOT = Path(__file__).parent.parent.parent
-STUDY = {"d_k": 8, "n_keys": 64, "replicates": 140_000, "seed": 2}
+STUDY = {"d_k": 8, "n_keys": 64, "replicates": 70_000, "seed": 2}  # 2 shards
 
 
 def blas_threads() -> set[int]:

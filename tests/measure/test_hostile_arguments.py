@@ -198,7 +198,7 @@ def test_the_command_says_what_cannot_end(capsys):
     assert "target_rse asks for" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("budget", ["1e308", "1e15", "1e10"])
+@pytest.mark.parametrize("budget", ["1e308", "1e10"])
 def test_a_budget_that_cannot_end_is_refused(budget, capsys):
     assert main(["confirm", "score-mean", "--budget", budget]) == 2
     assert "budget" in capsys.readouterr().err

@@ -201,26 +201,18 @@ def test_there_is_no_progress_in_a_pipe():
         advance(1)
 
 
-COMMAND = [
-    sys.executable,
-    "-m",
-    "analysis",
-    "study",
-    "entropy",
-    "--d-k",
-    "4",
-    "--n-keys",
-    "10",
-    "--replicates",
-    "300000",
-]
+COMMAND = ["study", "entropy", "--d-k", "4", "--n-keys", "10", "--replicates", "300000"]
 
 
-def test_the_command_is_silent_on_stderr_in_a_pipe_and_shows_a_bar_on_a_terminal():
-    piped = subprocess.run(COMMAND, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert piped.stderr == ""
-    assert "\x1b" not in piped.stdout
-    status, text = run_on_a_terminal(COMMAND)
+def test_the_command_is_silent_on_stderr_in_a_pipe(capfd):
+    assert main(COMMAND) == 0
+    piped = capfd.readouterr()
+    assert piped.err == ""
+    assert "\x1b" not in piped.out
+
+
+def test_the_command_shows_a_bar_on_a_terminal():
+    status, text = run_on_a_terminal([sys.executable, "-m", "analysis", *COMMAND])
     assert status == 0
     assert "entropy" in text
     assert "replicates/s" in text
