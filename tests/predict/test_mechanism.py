@@ -133,7 +133,7 @@ def test_two_routes_agree_for_vectors(d_k, scale):
         close(function(6, **where), function(6, method="direct", **where), rtol=1e-10)
 
 
-@pytest.mark.parametrize("sigma", [1e-3, 0.4, 1.0, 1.9, 2.1, 7.9, 8.1, 40.0])
+@pytest.mark.parametrize("sigma", [1e-3, 0.4, 1.9, 2.1, 7.9, 8.1])
 def test_mechanisms_that_do_nothing_give_the_plain_value(sigma):
     n = 12
     nothing = [
@@ -237,9 +237,9 @@ def test_the_largest_weight_of_all_causal_rows_in_one_integral(kw):
 
 
 def test_the_largest_weight_of_causal_rows_of_different_keys():
-    bias = np.linspace(3.0, -20.0, 70)
-    each = [analysis.expected_max_weight(i, sigma=0.7, bias=bias[:i], sink=0.5) for i in range(1, 71)]
-    close(analysis.expected_max_weight(70, sigma=0.7, bias=bias, sink=0.5, is_causal=True), np.mean(each))
+    bias = np.linspace(3.0, -20.0, 30)
+    each = [analysis.expected_max_weight(i, sigma=0.7, bias=bias[:i], sink=0.5) for i in range(1, 31)]
+    close(analysis.expected_max_weight(30, sigma=0.7, bias=bias, sink=0.5, is_causal=True), np.mean(each))
 
 
 @pytest.mark.parametrize("kw", [{}, {"sink": 0.5}, {"softcap": 2.0}, {"bias": [2.0, 0.0, 0.0, 1.0]}, {"needle": 9.0}])
