@@ -48,7 +48,7 @@ def advice(
     is_gaussian, equal_gains, rotary : bool
     """
     is_cosine = where.get("score") == "cosine"
-    source = "cosine-variance" if is_cosine else "scaled-score-variance"
+    source = "cosine-variance" if is_cosine else "projected-score-variance"
     lines = [f"The scores have variance {variance:.4g} (derivation {source})."]
     how = "nearly uniform" if fraction > SPREAD else "nearly one-hot" if fraction < SHARP else None
     lines.append(
@@ -72,7 +72,9 @@ def advice(
             "logarithm of its weight with it: keep scores in float32 (half a unit in the last of 8 binary digits)."
         )
     if rotary:
-        lines.append("Rotary positions change none of these numbers: q and k have no direction (rotation invariance).")
+        lines.append(
+            "Rotary positions change none of these numbers: q and k have no direction (derivation rotary-scores)."
+        )
     if not is_gaussian:
         lines.append("Uniform projections are Gaussian up to errors of order 1/d_model.")
     if not equal_gains:
