@@ -338,7 +338,10 @@ def test_variants_are_named_and_not_accused(name):
     assert read(audit), repr(audit)
 
 
-@pytest.mark.parametrize("sizes", [{"num_heads": 1}, {"num_heads": 2, "d_k": 8}, {"num_heads": 5, "d_k": 3}])
+@pytest.mark.parametrize(
+    "sizes",
+    [{"num_heads": 1}, {"num_heads": 2, "d_k": 8}, pytest.param({"num_heads": 5, "d_k": 3}, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     "name", ["no scale", "softmax over queries", "mask inverted", "causal hides itself", "mask leaks"]
 )

@@ -28,6 +28,7 @@ def test_help_ends_with_examples(command, capsys):
     short = capsys.readouterr().out
     assert main([command, "--help"]) == 0
     assert capsys.readouterr().out == short
+    assert f"Usage: attnsym {command}" in short
     for line in EXAMPLES[command]:
         assert line in short
 

@@ -196,7 +196,7 @@ extremes = st.sampled_from([0.0, 1.0, -2.5, 1e-30, 1e18, -1e30, 3e38, -3e38, NAN
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_nan_that_the_input_did_not_bring_into_that_row(data):
     n_queries, n_keys, d = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
     dtype = data.draw(st.sampled_from([np.float16, np.float32, np.float64]))
@@ -224,7 +224,7 @@ def test_no_nan_that_the_input_did_not_bring_into_that_row(data):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_single_precision_stays_near_the_loop(data):
     n_queries, n_keys, d = (data.draw(st.integers(1, 6)) for _ in range(3))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))

@@ -16,7 +16,7 @@ windows = st.integers(1, 5) | st.tuples(sides, sides)
 
 
 @given(lengths, lengths, alignments, st.booleans(), st.none() | windows)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_masks_equal_their_definition(n_queries, n_keys, alignment, is_causal, window):
     offset = n_keys - n_queries if alignment == "bottom_right" else 0
     want = [[allowed(i + offset, j, is_causal, window) for j in range(n_keys)] for i in range(n_queries)]

@@ -94,7 +94,7 @@ def test_softmax_leaves_its_argument_alone():
 
 
 @given(any_rows)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_softmax_sums_to_one_or_says_why_not(scores):
     weights = attnsym.softmax(scores)
     assert weights.dtype == scores.dtype

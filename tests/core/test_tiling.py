@@ -62,7 +62,7 @@ def test_every_tile_size_equals_the_whole(heads, queries, keys, scale):
 
 
 @given(st.data())
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=100)
 def test_every_option_equals_the_whole(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     n_queries, n_keys = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))

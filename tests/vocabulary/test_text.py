@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.vocabulary.strict_json import finite_or_none, json_text
@@ -20,6 +20,7 @@ def test_what_steers_a_terminal_is_escaped(text):
     assert json.loads(shown) == {"name": text}
 
 
+@settings(max_examples=50)
 @given(
     st.recursive(st.none() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )
