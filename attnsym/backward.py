@@ -16,7 +16,7 @@ from attnsym._settings import Settings, is_large, read_settings
 from attnsym._validate import Array, real_array
 from attnsym.masks import Window
 from attnsym.norms import unit_vectors
-from attnsym.softmax import softmax_in_place, softmax_vjp
+from attnsym.softmax import softmax_in_place, whole_rows_vjp
 
 
 def scaled_dot_product_attention_vjp(
@@ -172,9 +172,9 @@ def _through_weights(scores: Array, d_weights: Array, x: Inputs, settings: Setti
         return weigh(scores, x, settings), d_weights * slope
     if x.offset is None:
         weights = softmax_in_place(scores)
-        return weights, softmax_vjp(weights, d_weights)
+        return weights, whole_rows_vjp(weights, d_weights)
     weights = softmax_in_place(with_sink(scores, x.offset))
-    return weights[..., :-1], softmax_vjp(weights, with_sink(d_weights, weights.dtype.type(0)))[..., :-1]
+    return weights[..., :-1], whole_rows_vjp(weights, with_sink(d_weights, weights.dtype.type(0)))[..., :-1]
 
 
 def _through_product(d_scores: Array, q: Array, k: Array, visible: Array) -> tuple[Array, Array]:

@@ -177,13 +177,14 @@ def softmax_jacobian(weights: npt.ArrayLike) -> Array:
     Parameters
     ----------
     weights : array_like, (..., n)
-        Softmax weights along the last axis; a fully masked row of zeros has J = 0.
+        Softmax weights along the last axis, or the weights of the keys beside a sink, whose sum is below 1; a fully
+        masked row of zeros has J = 0. Weights of a sigmoid or of ReLU have another Jacobian, which is diagonal.
 
     Returns
     -------
     ndarray, (..., n, n)
-        J[i, j] = ∂wᵢ/∂sⱼ = wᵢ(δᵢⱼ − wⱼ), symmetric, rows and columns summing to 0 up to rounding. The diagonal is
-        computed as wᵢ(1 − wᵢ), which does not cancel as wᵢ → 1. Unit: weight per score.
+        J[i, j] = ∂wᵢ/∂sⱼ = wᵢ(δᵢⱼ − wⱼ), symmetric; rows and columns sum to 0 up to rounding, beside a sink of weight
+        w₀ to wᵢw₀. The diagonal is computed as wᵢ(1 − wᵢ), which does not cancel as wᵢ → 1. Unit: weight per score.
 
     Raises
     ------
@@ -208,13 +209,16 @@ def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
     """
     Return the vector-Jacobian product of softmax, Jᵀg, without building J.
 
-    (Jᵀg)ᵢ = wᵢ(gᵢ − Σⱼ wⱼ gⱼ). Softmax's Jacobian is blind to a constant added to g, so g is measured from its entry
+    (Jᵀg)ᵢ = wᵢ(gᵢ − Σⱼ wⱼ gⱼ). Softmax's Jacobian is blind to a constant c added to g, so g is measured from its entry
     at the largest weight: a saturated row keeps its small gradient instead of cancelling to 0.
 
     Parameters
     ----------
     weights : array_like, (..., n)
-        Softmax weights along the last axis.
+        Softmax weights along the last axis, or the weights of the keys beside a sink: where they do not sum to 1
+        (within n times the machine epsilon of their dtype, as in `entropy`), the rest 1 − Σw is the sink's, and
+        −c·wᵢ(1 − Σw) makes up for the constant. Weights of a sigmoid or of ReLU have another Jacobian, which
+        `scaled_dot_product_attention_vjp` knows.
     upstream : array_like, (..., n)
         g, the gradient with respect to the weights; broadcasts against `weights`.
 
@@ -234,17 +238,26 @@ def softmax_vjp(weights: npt.ArrayLike, upstream: npt.ArrayLike) -> Array:
     array([-0.75,  0.75])
     """
     p, g = real_array(weights, "weights"), real_array(upstream, "upstream")
-    dtype = compute_dtype(p, g)
+    dtype, eps = compute_dtype(p, g), _eps(p)
     try:
         p, g = np.broadcast_arrays(p.astype(dtype, copy=False), g.astype(dtype, copy=False))
     except ValueError:
         raise ValueError(f"upstream must broadcast against weights: got {g.shape} and {p.shape}") from None
     if p.ndim == 0:
         raise ValueError("weights must have at least one axis: got a number")
+    rest = 1 - np.add.reduce(p, axis=-1, keepdims=True)
+    return whole_rows_vjp(p, g, np.where(np.abs(rest) <= p.shape[-1] * eps, dtype.type(0), rest))
+
+
+def whole_rows_vjp(p: Array, g: Array, rest: Array | None = None) -> Array:
+    """Return p·(g − Σ p·g) along the last axis, for rows whose sum lacks `rest` of 1; None for nothing."""
     if p.size == 0:
-        return np.zeros(p.shape, dtype)
-    shifted = g - np.take_along_axis(g, np.argmax(p, axis=-1)[..., None], axis=-1)
+        return np.zeros(p.shape, p.dtype)
+    constant = np.take_along_axis(g, np.argmax(p, axis=-1)[..., None], axis=-1)
+    shifted = g - constant
     shifted -= np.einsum("...i,...i->...", shifted, p)[..., None]
+    if rest is not None and rest.any():
+        shifted += np.where(rest == 0, 0, constant * rest)
     shifted *= p
     return np.asarray(shifted)
 

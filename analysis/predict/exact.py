@@ -378,6 +378,6 @@ def expected_sink_weight(
     Source: 1/S = ∫ e^(-tS) dt.
     """
     if sink is None:
-        raise ValueError("sink must be a number, or -inf: got None")
+        raise ValueError("sink must be -inf or a number: got None")
     minus = np.array(-1, dtype=np.int64)
     return expectation("key_weight", n_keys, sigma, d_k, scale, method, {"sink": sink, **mechanism}, key=minus)

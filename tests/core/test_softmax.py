@@ -236,6 +236,55 @@ def test_vjp_is_jacobian_transposed_times_upstream(scores, seed):
     np.testing.assert_allclose(attnsym.softmax_vjp(weights, upstream), want, atol=8 * (n + 4) * eps)
 
 
+@pytest.mark.parametrize("sink", [-50.0, -30.0, -1.0, 0.0, 4.0, 40.0])
+def test_jacobian_and_vjp_beside_a_sink_are_derivatives(sink):
+    rng = np.random.default_rng(7)
+    scores, upstream, step = 2 * rng.standard_normal((3, 5)), 1e3 + rng.standard_normal((3, 5)), 1e-5
+
+    def weights(moved):
+        return attnsym.softmax(np.insert(moved, 5, sink, axis=-1))[:, :5]
+
+    slopes = np.empty((3, 5, 5))
+    for j in range(5):
+        shift = step * np.eye(5)[j]
+        slopes[..., j] = (weights(scores + shift) - weights(scores - shift)) / (2 * step)
+    p, error = weights(scores), step**2 + EPS[np.float64] / step
+    np.testing.assert_allclose(attnsym.softmax_jacobian(p), slopes, atol=error)
+    got = attnsym.softmax_vjp(p, upstream)
+    np.testing.assert_allclose(got, np.einsum("rij,ri->rj", slopes, upstream), atol=5 * error * np.abs(upstream).max())
+    whole = attnsym.softmax(np.insert(scores, 5, sink, axis=-1))
+    want = attnsym.softmax_vjp(whole, np.insert(upstream, 5, 0.0, axis=-1))[:, :5]
+    np.testing.assert_allclose(got, want, rtol=0, atol=16 * EPS[np.float64] * np.abs(upstream).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_vjp_beside_a_sink_equals_that_of_attention(dtype):
+    rng = np.random.default_rng(8)
+    scores, g = rng.standard_normal((2, 6)), rng.standard_normal((2, 6))
+    # keys are unit vectors, so that the scores are the query and ∂/∂scores is ∂/∂query; values are the identity too
+    want = attnsym.scaled_dot_product_attention_vjp(scores, np.eye(6), np.eye(6), g, scale=1, sink=0.5)[0]
+    weights = attnsym.attention_weights(scores, np.eye(6), scale=1, sink=0.5)
+    got = attnsym.softmax_vjp(weights.astype(dtype), g.astype(dtype))
+    np.testing.assert_allclose(got, want, atol=16 * np.finfo(dtype).eps * np.abs(g).max())
+
+
+@pytest.mark.slow
+def test_vjp_and_jacobian_beside_a_sink_equal_autograd():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(9)
+    scores = torch.tensor(3 * rng.standard_normal((4, 6)), requires_grad=True)
+    sinks, g = torch.tensor([[-20.0], [0.0], [2.0], [20.0]], dtype=torch.float64), rng.standard_normal((4, 6))
+
+    def weights(x):
+        return torch.softmax(torch.cat([x, sinks], dim=-1), dim=-1)[:, :6]
+
+    (weights(scores) * torch.tensor(g)).sum().backward()
+    p = weights(scores).detach().numpy()
+    np.testing.assert_allclose(attnsym.softmax_vjp(p, g), scores.grad.numpy(), atol=16 * EPS[np.float64])
+    jacobian = torch.autograd.functional.jacobian(lambda x: weights(x).sum(dim=0), scores).permute(1, 0, 2)
+    np.testing.assert_allclose(attnsym.softmax_jacobian(p), jacobian.numpy(), atol=16 * EPS[np.float64])
+
+
 def test_vjp_of_a_saturated_row_does_not_cancel():
     got = attnsym.softmax_vjp([1.0, 1e-20], [1.0, 2.0])
     np.testing.assert_allclose(got, [-1e-20, 1e-20], rtol=1e-15)

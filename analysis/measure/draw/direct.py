@@ -51,7 +51,7 @@ def _quantity(cell: StudyCell, query: Array, key: Array, rng: Generator) -> Arra
         rows = attention_weights(query, key, is_causal=cell.is_causal, **how, **_beside(cell))
     if record.reads == "score_gradient":
         upstream = rng.standard_normal(rows.shape, dtype=rows.dtype)
-        rows = _norms(softmax_vjp(rows, upstream) if what.sink is None else _beside_sink(rows, upstream))
+        rows = _norms(softmax_vjp(rows, upstream))
     value = record.value if what.sink is None else record.beside_sink or record.value
     return np.asarray(value(rows).mean(axis=-1))
 
@@ -73,13 +73,6 @@ def _all_scores(cell: StudyCell, scores: Array) -> Array:
     if sink is None:
         return scores
     return np.concatenate([scores, np.full((*scores.shape[:-1], 1), sink, scores.dtype)], axis=-1)
-
-
-def _beside_sink(weights: Array, upstream: Array) -> Array:
-    """Return J g over the keys; what a sink has of the row is one more weight, on which g is 0."""
-    rest = np.maximum(1.0 - weights.sum(axis=-1, keepdims=True), 0.0).astype(weights.dtype)
-    whole, further = np.concatenate([weights, rest], axis=-1), np.concatenate([upstream, 0 * rest], axis=-1)
-    return softmax_vjp(whole, further)[..., :-1]
 
 
 def _norms(vectors: Array) -> Array:

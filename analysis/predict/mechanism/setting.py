@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from analysis.predict.arguments import whole_numbers
 from analysis.predict.mechanism.grid import Group
@@ -141,9 +141,7 @@ def read_mechanism(
     if score == "cosine" and key_spread is not None:
         raise ValueError("key_spread goes with score='dot': a cosine does not depend on the length of a key")
     return Mechanism(
-        sink=_numbers(
-            sink, "sink", -math.inf, "a number, or -inf", lambda x: (abs(x) <= LARGEST_SCORE) | (x == -math.inf)
-        ),
+        sink=_numbers(sink, "sink", -math.inf, "-inf or a number", _is_sink),
         softcap=_numbers(softcap, "softcap", math.inf, "a number > 0", lambda x: x > 0),
         needle=_numbers(needle, "needle", 0.0, "a number", lambda x: abs(x) <= LARGEST_NEEDLE),
         bias=_vector(bias, "bias", "numbers", lambda x: abs(x) <= LARGEST_SCORE),
@@ -152,6 +150,10 @@ def read_mechanism(
         is_causal=bool(is_causal),
         window=window,
     )
+
+
+def _is_sink(x: Array) -> NDArray[np.bool_]:
+    return np.asarray((abs(x) <= LARGEST_SCORE) | (x == -math.inf))
 
 
 def _numbers(value: Any, name: str, absent: float, wanted: str, valid: Any) -> Array:
