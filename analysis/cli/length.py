@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -26,14 +27,19 @@ def length_command(
     from rich.table import Table
 
     from analysis.predict.length import over_lengths
+    from analysis.vocabulary.output_file import check_writable, write_whole
 
     if plot is not None:
-        _check(plot)
+        if plot.suffix.lower() not in (".svg", ".png", ".pdf"):
+            raise ValueError(f"--plot must name a .svg, .png or .pdf file: got {str(plot)!r}")
+        check_writable("--plot", plot)
     rows = over_lengths(int_list(n_keys, "--n-keys"), sigma=sigma, needle=needle)
     if plot is not None:
         from analysis.show.length_plot import length_figure
 
-        length_figure(rows).savefig(plot)
+        drawn = io.BytesIO()
+        length_figure(rows).savefig(drawn, format=plot.suffix[1:].lower())
+        write_whole(plot, drawn.getvalue())
     if as_json:
         print_json([asdict(row) for row in rows])
         return
@@ -46,10 +52,3 @@ def length_command(
     console().print(table)
     console().print("Gaussian scores, the needle among them; the entropy H is that of rows without one. Exact.")
     console().print("'keeps ...': the factor with which a row has what the first length has, where there is one.")
-
-
-def _check(plot: Path) -> None:
-    if plot.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise ValueError(f"--plot must name a .svg, .png or .pdf file: got {str(plot)!r}")
-    if plot.is_dir() or not plot.absolute().parent.is_dir():
-        raise OSError(f"--plot must name a file in an existing folder: got {str(plot)!r}")

@@ -32,9 +32,9 @@ def report(
 ) -> None:
     """Write a self-contained page: derivations, predictions, measurements and an audit of real tensors."""
     from analysis.show.report import write_report
+    from analysis.vocabulary.output_file import check_writable
 
-    if output.is_dir() or not output.parent.is_dir():
-        raise OSError(f"--output must name a file in an existing folder: got {str(output)!r}")
+    check_writable("--output", output)
     with _stage("measure: scores, entropy, gradients against d_k"):
         studies = _studies(seed, workers)
     confirmation, published = None, []
@@ -62,7 +62,8 @@ def report(
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "seed": seed})
         return
-    print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
+    if path.is_file():
+        print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
 
 
 def _command(seed: int, confirm: bool) -> str:

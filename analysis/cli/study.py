@@ -54,8 +54,8 @@ def study(
     json_output: JsonOption = False,
 ) -> int:
     """Measure a quantity of random attention over d_k, n_keys and scale."""
-    from analysis.measure.file import check_writable
     from analysis.measure.study import StudyInterrupted, run_study
+    from analysis.vocabulary.output_file import check_writable
 
     if output is not None:
         check_writable("--output", output)

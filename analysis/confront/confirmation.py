@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from analysis.confront.cell import Scalar
 from analysis.confront.claim import Claim
 from analysis.confront.derived import Support, in_words
 from analysis.confront.relation import Judgement
+from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.versions import library_versions
 
@@ -163,7 +163,7 @@ class Confirmation:
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` to a file."""
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_whole(path, text + "\n")
 
     def __repr__(self) -> str:
         """Return the table and what stands below it."""

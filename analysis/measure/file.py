@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol
 
-from analysis.vocabulary.output_file import new_file_mode, temporary_beside, write_whole
+from analysis.vocabulary.output_file import write_whole
 
 _FORMAT = "attnsym-study"
 _VERSION = 1
@@ -66,21 +65,9 @@ def write_study(study: Written, path: str | os.PathLike[str]) -> None:
     """Write `study` to `path`; a failure leaves what was there before, and its error names that path."""
     text = json.dumps(study_document(study), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     try:
-        write_whole(Path(path), text, new_file_mode())
+        write_whole(path, text)
     except OSError as error:
         raise type(error)(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
-
-
-def check_writable(argument: str, path: str | os.PathLike[str]) -> None:
-    """Refuse, before a long computation, a place that `write_study` cannot write to; nothing is left there."""
-    try:
-        if Path(path).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        handle, temporary = temporary_beside(Path(path))
-        os.close(handle)
-        Path(temporary).unlink()
-    except OSError as error:
-        raise type(error)(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}") from None
 
 
 def read_study(path: str | os.PathLike[str], row_type: type[Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from analysis.show.views import (
     study_view,
     ten_keys_view,
 )
-from analysis.vocabulary.output_file import new_file_mode, write_whole
+from analysis.vocabulary.output_file import check_writable, write_whole
 from attnsym import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def write_report(
     Parameters
     ----------
     path : path-like
-        Where to write; an existing file is replaced only once the new one is complete.
+        Where to write; an existing file is replaced only once the new one is complete, a device or pipe written to.
     confirmation : Confirmation, optional
         From `confirm`.
     studies : iterable of Study, optional
@@ -81,13 +81,11 @@ def write_report(
     published = _listed(published, "published", "Adjudication", "findings")
     if confirmation is not None and not hasattr(confirmation, "critical_z"):
         raise ValueError(f"confirmation must be a Confirmation: got {type(confirmation).__name__}")
-    target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise OSError(f"path must name a file in an existing folder: got {str(target)!r}")
+    check_writable("path", path)
     with default_style():
         page = _render(confirmation, studies, audits, published, command)
-    write_whole(target, page, target.stat().st_mode if target.exists() else new_file_mode())
-    return target
+    write_whole(path, page)
+    return Path(path)
 
 
 def _listed(results: Any, name: str, kind: str, attribute: str) -> tuple[Any, ...]:

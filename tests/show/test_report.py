@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -207,11 +206,11 @@ def test_a_confirmation_is_a_row_per_claim_with_its_verdict(tmp_path):
 
 def test_an_unwritable_place_is_refused_before_any_work(tmp_path, capsys):
     for place in (tmp_path, tmp_path / "missing" / "r.html"):
-        with pytest.raises(OSError, match="must name a file in an existing folder"):
+        with pytest.raises(OSError, match="path: cannot write"):
             write_report(place)
         assert main(["report", "--output", str(place)]) == 2
         error = capsys.readouterr().err
-        assert "--output must name a file" in error
+        assert "--output: cannot write" in error
         assert "Traceback" not in error
 
 
@@ -232,20 +231,6 @@ def test_other_results_are_refused_by_name(tmp_path, arguments, named):
 def test_a_single_study_is_refused_by_name(study, tmp_path):
     with pytest.raises(ValueError, match="studies must be a sequence of Study: got Study"):
         write_report(tmp_path / "r.html", studies=study)
-
-
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
-    target = tmp_path / "r.html"
-    target.write_text("old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_report(target)
-    assert target.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
 
 
 def test_ten_keys_unscaled_is_near_one_hot_in_the_mean_but_not_in_every_draw():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from analysis.audit.functions.findings import SEVERITIES, Finding
 from analysis.audit.functions.scale_law import ScaleLaw
 from analysis.audit.functions.session import Session
+from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
@@ -83,9 +84,9 @@ class CallableAudit:
         plain["skipped"] = [list(pair) for pair in self.skipped]
         return {name: finite_or_none(value) for name, value in plain.items()}
 
-    def to_json(self, path: str | Path) -> None:
+    def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` to a file."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+        write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
 
     def lines(self) -> tuple[str, ...]:
         """Return the page: what the function is, then each finding with evidence, line and fix."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from analysis.audit.tensors.columns import HEAD_COLUMNS, html_table
@@ -18,6 +18,7 @@ from analysis.audit.tensors.rows import HeadAudit, LayerAudit, summarise
 from analysis.audit.tensors.verdicts import TROUBLE
 from analysis.audit.tensors.visibility import Rules
 from analysis.vocabulary.frames import dataframe
+from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
 
@@ -85,9 +86,9 @@ class TensorAudit:
             "heads": self.to_records(),
         }
 
-    def to_json(self, path: str | Path) -> None:
+    def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` to a file."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+        write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
 
     def summary(self) -> tuple[str, ...]:
         """Return sentences: how many heads stand how, and which are in trouble, with the cause."""

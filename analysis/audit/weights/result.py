@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from analysis.audit.tensors.arrays import LayerArrays
@@ -21,6 +21,7 @@ from analysis.audit.weights.heads import HeadWeights
 from analysis.audit.weights.hidden import of_hidden
 from analysis.audit.weights.projections import Projections
 from analysis.vocabulary.frames import dataframe
+from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
@@ -136,9 +137,9 @@ class WeightsAudit:
             "heads": self.to_records(),
         }
 
-    def to_json(self, path: str | Path) -> None:
+    def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` to a file."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False), encoding="utf-8")
+        write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
 
     def summary(self) -> tuple[str, ...]:
         """Return sentences: how many heads stand how, and which have the largest scores, with the cause."""
