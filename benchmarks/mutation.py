@@ -1,48 +1,87 @@
 """
 How many small faults do the fast tests see?
 
-    python benchmarks/mutation.py --sample 60 [--seed 0] [--only kernel]
+    python benchmarks/mutation.py --sample 300 [--seed 0] [--only kernel] [--out FILE]
 
-A mutant is one file with one operator, comparison, constant or condition changed. It is run in a process of its own,
-forked once the libraries are loaded, against the tests that cover its file. Killed means that a test failed, or that
-they took ten times as long as without it. Survivors are printed, to be read: each is a missing test, or no fault.
+A mutant is one function with one operator, comparison, constant or condition changed. The tests are collected once and
+run once, to see which of them reach which line, and how long they take. For a mutant a process is forked in which the
+changed code takes the place of the old, in every reference to it, and the tests that reach its line are run, the quick
+ones first, until one fails. Killed means that a test failed, or that they took far longer than without it. Survivors
+are printed, to be read: each is a missing test, or no fault. Left alone are annotations, texts, what `raise` says, and
+what runs once at import (defaults of arguments, constants of a module).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
+import contextlib
+import functools
+import gc
+import json
 import os
 import random
 import resource
+import signal
 import sys
+import time
+import types
+from collections import defaultdict
 from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parent.parent
+import pytest
 
-# What is mutated, and the tests that cover it.
-GROUPS = {
-    "core": (["attnsym/softmax.py", "attnsym/_scores.py", "attnsym/masks.py", "attnsym/heads.py"], ["tests/core"]),
-    "blocks": (["attnsym/_blocks.py", "attnsym/_backward_blocks.py", "attnsym/tiling.py"], ["tests/core"]),
+ROOT = Path(__file__).resolve().parent.parent
+
+# What is mutated, and the tests that may cover it.
+GROUPS: dict[str, tuple[list[str], list[str]]] = {
+    "core": (
+        [
+            *(
+                f"attnsym/{name}.py"
+                for name in ("softmax", "heads", "masks", "norms", "positions", "attention", "backward")
+            ),
+            *(
+                f"attnsym/_{name}.py"
+                for name in ("scores", "plain", "rows", "activations", "sizes", "score_tiles", "blocks")
+            ),
+            *("attnsym/_backward_blocks.py", "attnsym/tiling.py"),
+        ],
+        ["tests/core"],
+    ),
     "exact": (
-        ["analysis/predict/quadrature.py", "analysis/predict/average.py", "analysis/predict/maximum.py"],
-        ["tests/predict/test_exact.py", "tests/predict/test_exact_reference.py"],
+        [
+            *(
+                f"analysis/predict/{name}.py"
+                for name in ("quadrature", "average", "maximum", "row_sums", "score_moments")
+            ),
+            *(f"analysis/predict/{name}.py" for name in ("exact", "inverse", "crossing", "asymptotics", "score_law")),
+            *(f"analysis/predict/mechanism/{name}.py" for name in ("key_law", "row", "evaluate", "largest", "columns")),
+            *(f"analysis/predict/mechanism/{name}.py" for name in ("query", "causal", "distinct", "grid", "lengths")),
+        ],
+        ["tests/predict"],
     ),
     "estimators": (
-        ["analysis/measure/estimate/accumulators.py", "analysis/measure/estimate/estimators.py"],
-        ["tests/measure/test_estimators.py", "tests/measure/test_study.py"],
+        [
+            *(f"analysis/measure/estimate/{name}.py" for name in ("accumulators", "estimators")),
+            *(
+                f"analysis/measure/draw/{name}.py"
+                for name in ("conditional", "direct", "normals", "score_columns", "vectors")
+            ),
+        ],
+        ["tests/measure"],
     ),
     "kernel": (
-        ["attnsym/symbolic/trusted/kernel.py", "attnsym/symbolic/trusted/polynomial.py"],
+        [
+            f"attnsym/symbolic/trusted/{name}.py"
+            for name in ("kernel", "polynomial", "facts", "terms", "lemma", "labels")
+        ],
         ["tests/symbolic"],
     ),
     "normal form": (
-        ["attnsym/symbolic/trusted/normal_form.py", "attnsym/symbolic/trusted/moments.py"],
+        [f"attnsym/symbolic/trusted/{name}.py" for name in ("normal_form", "moments")],
         ["tests/symbolic"],
     ),
 }
@@ -52,19 +91,27 @@ SWAPS: dict[type, type] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.USub: ast.UAdd, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
+SPEAKING = frozenset({"__repr__", "__str__", "_repr_html_"})
+KINDLY = frozenset({"strict", "casting", "order"})  # keyword arguments of which another value is rarely another result
 
 
 def changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, object]]:
-    """Yield (node, attribute, new value) of every mutant; annotations and messages of errors are left alone."""
+    """Yield (node, attribute, new value) of every mutant within a function."""
     skipped: set[ast.AST] = set()
+    inside: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise | ast.AnnAssign | ast.arg):
-            inner = node if isinstance(node, ast.Raise) else node.annotation
+        if isinstance(node, ast.Raise | ast.JoinedStr | ast.AnnAssign | ast.arg):
+            inner = node if isinstance(node, ast.Raise | ast.JoinedStr) else node.annotation
             skipped |= set(ast.walk(inner)) if inner else set()
-        if isinstance(node, ast.FunctionDef) and node.returns:
-            skipped |= set(ast.walk(node.returns))
+        if isinstance(node, ast.keyword) and node.arg in KINDLY:
+            skipped |= set(ast.walk(node))
+        if isinstance(node, ast.FunctionDef):
+            own = {part for statement in node.body for part in ast.walk(statement)}
+            if node.name in SPEAKING:
+                skipped |= own
+            inside |= own
     for node in ast.walk(tree):
-        if node in skipped:
+        if node in skipped or node not in inside:
             continue
         match node:
             case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.UnaryOp(op=op) | ast.AugAssign(op=op) if type(op) in SWAPS:
@@ -79,80 +126,223 @@ def changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, object]]:
                 yield node, "test", ast.UnaryOp(ast.Not(), test)
 
 
-class Mutated(MetaPathFinder, SourceFileLoader):
-    """Loads one module from a changed tree."""
-
-    def __init__(self, name: str, path: Path, tree: ast.Module) -> None:
-        SourceFileLoader.__init__(self, name, str(path))
-        self.tree = tree
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find the one module."""
-        return spec_from_file_location(name, self.path, loader=self) if name == self.name else None
-
-    def get_code(self, fullname: str) -> object:
-        """Compile the changed tree."""
-        return compile(ast.fix_missing_locations(self.tree), self.path, "exec")
+def functions_of(old: types.CodeType, new: types.CodeType) -> Iterator[tuple[types.CodeType, types.CodeType]]:
+    """Yield the outermost function codes of a module that differ between two compilations of it."""
+    pairs = [
+        (a, b) for a, b in zip(old.co_consts, new.co_consts, strict=False) if isinstance(a, types.CodeType) and a != b
+    ]
+    for before, after in pairs:
+        is_body = not before.co_flags & 0x2 or not before.co_flags & 0x1  # of a class: not optimised, no new locals
+        yield from functions_of(before, after) if is_body else [(before, after)]
 
 
-def run(loader: Mutated | None, tests: list[str], limit: float) -> tuple[bool, float]:
-    """Run the tests in a fork; return whether they passed, and the processor time."""
+def put_in(file: str, node: ast.AST, attribute: str, value: object, tree: ast.Module) -> bool:
+    """Exchange the code of the function that a mutant changes, in every reference to it; False if none is loaded."""
+    path = str(ROOT / file)
+    old = compile(ast.parse(Path(path).read_text(encoding="utf-8")), path, "exec")
+    setattr(node, attribute, value)
+    new = compile(ast.fix_missing_locations(tree), path, "exec")
+    changed = list(functions_of(old, new))
+    found = False
+    for item in gc.get_objects():
+        if isinstance(item, types.FunctionType) and item.__code__.co_filename == path:
+            for before, after in changed:
+                if item.__code__ == before:
+                    item.__code__ = after
+                    found = True
+        elif isinstance(item, functools._lru_cache_wrapper):
+            item.cache_clear()
+    return found
+
+
+class Tests:
+    """The tests of one group, collected once; which lines each reaches, and how long it takes."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.files = {str(ROOT / file): file for file in files}
+        self.items: list[pytest.Item] = []
+        self.reach: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.seconds: list[float] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """What fails need not be made smaller."""
+        from hypothesis import Phase, settings
+
+        settings.register_profile("mutants", deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
+        settings.load_profile("mutants")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Look which test reaches what, then run the mutants; pytest's own loop is not wanted."""
+        self.items = list(session.items)
+        self.survey()
+        self.work()
+        return True
+
+    def work(self) -> None:
+        """Run the mutants; set by whoever made this."""
+
+    def run(self, numbers: list[int]) -> Iterator[tuple[int, bool]]:
+        """Run items by their numbers, in this process."""
+        from _pytest.runner import runtestprotocol
+
+        for place, number in enumerate(numbers):
+            following = self.items[numbers[place + 1]] if place + 1 < len(numbers) else None
+            with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+                reports = runtestprotocol(self.items[number], nextitem=following, log=False)
+            yield number, not any(report.failed for report in reports)
+
+    def survey(self) -> None:
+        """Run all in a fork, with every line of the files noted."""
+
+        def look() -> dict[str, Any]:
+            reached: set[tuple[str, int]] = set()
+            files = self.files
+
+            def line(frame: types.FrameType, event: str, _: object) -> Any:
+                reached.add((frame.f_code.co_filename, frame.f_lineno))
+                return line
+
+            def call(frame: types.FrameType, event: str, _: object) -> Any:
+                return line(frame, event, None) if frame.f_code.co_filename in files else None
+
+            import threading
+
+            lines, seconds, failed = [], [], []
+            started = time.process_time()
+            threading.settrace(call)
+            sys.settrace(call)
+            for number, passed in self.run(list(range(len(self.items)))):
+                sys.settrace(None)
+                now = time.process_time()
+                seconds.append(now - started)
+                lines.append(sorted((files[path], at) for path, at in reached))
+                failed += [] if passed else [self.items[number].nodeid]
+                reached.clear()
+                started = time.process_time()
+                sys.settrace(call)
+            sys.settrace(None)
+            return {"lines": lines, "seconds": seconds, "failed": failed}
+
+        found = forked(look, 3600)
+        if found is None or found["failed"]:
+            raise SystemExit(f"the tests fail without a mutant: {found and found['failed'][:3]}")
+        self.seconds = found["seconds"]
+        for number, lines in enumerate(found["lines"]):
+            for file, at in lines:
+                self.reach[file, at].append(number)
+
+    def of(self, file: str, node: ast.AST, most: float) -> list[int]:
+        """The tests that reach a node, the quick ones first, within `most` seconds in all."""
+        rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
+        numbers = sorted({n for row in rows for n in self.reach.get((file, row), ())}, key=self.seconds.__getitem__)
+        kept, total = [], 0.0
+        for number in numbers:
+            total += self.seconds[number]
+            if kept and total > most:
+                break
+            kept.append(number)
+        return kept
+
+
+def forked(work: Any, limit: float) -> Any:
+    """Return what `work` returns, from a fork that has `limit` seconds of processor time; None if it does not end."""
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(reading)
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        if loader:
-            sys.meta_path.insert(0, loader)
-        import pytest
-
-        os._exit(int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests])))
-    _, status, used = os.wait4(child, 0)
-    return status == 0, used.ru_utime + used.ru_stime
+        signal.alarm(int(20 * limit) + 60)  # a lock waits without taking time
+        answer = None
+        try:
+            answer = work()
+        except BaseException as error:  # a mutant may raise anything, SystemExit among it
+            answer = {"failed": [repr(error)[:200]]}
+        finally:
+            with os.fdopen(writing, "w") as pipe:
+                json.dump(answer, pipe)
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
 
 
 def main() -> int:
     """Run a sample and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, default=60, help="mutants to run; 0 for all")
+    parser.add_argument("--sample", type=int, default=100, help="mutants of each group; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=GROUPS, help="one group")
+    parser.add_argument("--most", type=float, default=15.0, help="seconds of tests for one mutant")
+    parser.add_argument("--out", help="a file to which every mutant is written, one JSON object a line")
     options = parser.parse_args()
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": os.devnull}
     os.chdir(ROOT)
-    for library in ("numpy", "pytest", "scipy.integrate", "scipy.stats", "sympy"):
-        importlib.import_module(library)  # the forks start with these loaded
-
-    mutants = []
-    for group, (files, _) in GROUPS.items():
-        for file in files if options.only in (None, group) else ():
-            count = sum(1 for _ in changes(ast.parse(Path(file).read_text(encoding="utf-8"))))
-            mutants += [(group, file, number) for number in range(count)]
-    chosen = random.Random(options.seed).sample(mutants, min(options.sample or len(mutants), len(mutants)))
-    print(f"{len(mutants)} mutants, {len(chosen)} run")
-    limits: dict[str, float] = {}
-    survived = 0
-    for group, file, number in sorted(chosen):
-        tests = GROUPS[group][1]
-        if group not in limits:
-            passed, seconds = run(None, tests, 3600)
-            if not passed:
-                print(f"the tests of {group} fail without a mutant")
-                return 1
-            limits[group] = 10 * seconds + 10
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-        node, attribute, value = list(changes(tree))[number]
-        before = ast.unparse(node)
-        setattr(node, attribute, value)
-        name = ".".join(Path(file).with_suffix("").parts)
-        if run(Mutated(name, ROOT / file, tree), tests, limits[group])[0]:
-            survived += 1
-            after = ast.unparse(ast.fix_missing_locations(node))
-            shown = "  ->  ".join(text.splitlines()[0] for text in (before, after))
-            print(f"{file}:{getattr(node, 'lineno', 0)}: {shown}", flush=True)
-    print(f"{len(chosen) - survived} of {len(chosen)} killed")
+    for group in GROUPS if options.only is None else [options.only]:
+        child = os.fork()  # each group in a process of its own: pytest is to be started once in a process
+        if child == 0:
+            os._exit(run_group(group, options))
+        if os.waitpid(child, 0)[1]:
+            return 1
     return 0
+
+
+def run_group(group: str, options: argparse.Namespace) -> int:
+    """Run the mutants of one group."""
+    files, paths = GROUPS[group]
+    tests = Tests(files)
+    told = os.fdopen(os.dup(1), "w")  # pytest takes the other for itself, and is not wanted there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def work() -> None:
+        mutants = []
+        for file in files:
+            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+            mutants += [(file, number) for number, _ in enumerate(changes(tree))]
+        wanted = min(options.sample or len(mutants), len(mutants))
+        chosen = sorted(random.Random(options.seed).sample(mutants, wanted))
+        counts: dict[str, int] = defaultdict(int)
+        for file, number in chosen:
+            outcome, shown, spent = one(tests, file, number, options.most)
+            counts[outcome] += 1
+            if outcome in ("survived", "not reached"):
+                print(f"  {outcome}: {shown}", file=told, flush=True)
+            if options.out:
+                with open(options.out, "a", encoding="utf-8") as out:
+                    print(json.dumps([group, file, number, outcome, shown, round(spent, 2)]), file=out)
+        alive = counts["survived"] + counts["not reached"]
+        words = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        share = 1 - alive / max(1, wanted - counts["not loaded"])
+        print(f"{group}: {wanted} of {len(mutants)} mutants: {words}; {share:.1%} killed", file=told, flush=True)
+
+    tests.work = work  # type: ignore[method-assign]
+    arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", *paths]
+    return int(pytest.main(arguments, plugins=[tests]))
+
+
+def one(tests: Tests, file: str, number: int, most: float) -> tuple[str, str, float]:
+    """Run one mutant: what became of it, how it reads, and how long it took."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    node, attribute, value = list(changes(tree))[number]
+    before = ast.unparse(node).splitlines()[0]
+    numbers = tests.of(file, node, most)
+    limit = 5 * sum(tests.seconds[number] for number in numbers) + 10
+
+    def run() -> str:
+        if not put_in(file, node, attribute, value, tree):
+            return "not loaded"
+        return "survived" if all(passed for _, passed in tests.run(numbers)) else "killed"
+
+    started = time.perf_counter()
+    answer = forked(run, limit) if numbers else "not reached"
+    outcome = "killed" if answer is None or isinstance(answer, dict) else str(answer)
+    setattr(node, attribute, value)
+    after = ast.unparse(ast.fix_missing_locations(node)).splitlines()[0]
+    at = getattr(node, "lineno", 0)
+    return outcome, f"{file}:{at}: {before}  ->  {after}", time.perf_counter() - started
 
 
 if __name__ == "__main__":
