@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
+_MOST_LISTED = 40
+
 
 def find_name(kind: str, name: object, known: Iterable[str], more: str = "") -> str:
     """
-    Return the member of `known` that is meant; ValueError with the closest one, and all, for any other.
+    Return the member of `known` that is meant; ValueError with the closest one, and up to forty, for any other.
 
     Parameters
     ----------
@@ -40,7 +42,10 @@ def find_name(kind: str, name: object, known: Iterable[str], more: str = "") -> 
     else:
         close = []
     hint = f"did you mean {plain[close[0]]!r}? " if close else ""
-    raise ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(plain.values())}{more}")
+    listed = list(plain.values())
+    if len(listed) > _MOST_LISTED:
+        more = f" and {len(listed) - _MOST_LISTED} others{more}"
+    raise ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(listed[:_MOST_LISTED])}{more}")
 
 
 def _plain(name: str) -> str:

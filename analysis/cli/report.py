@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.cli._app import JsonOption, app, print_json
+from analysis.vocabulary.text import printable
 
 if TYPE_CHECKING:
     from analysis.measure.result import Study
@@ -63,7 +64,7 @@ def report(
         print_json({"path": str(path), "bytes": path.stat().st_size, "seed": seed})
         return
     if path.is_file():
-        print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
+        print(f"wrote {printable(str(path))} ({path.stat().st_size / 1e6:.1f} MB): open it in a browser")
 
 
 def _command(seed: int, confirm: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.seeds import check_seed, settings_digest
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
+from analysis.vocabulary.numbers import shown
 from attnsym._names import find_name
 
 _CHUNK_ELEMENTS = 1 << 17  # random numbers drawn at once: near the size of a core's cache
@@ -140,8 +142,8 @@ def confirm(
     derivation is; "not separated" if no judged cell contradicts the rival; else confirmed.
     """
     chosen = _checked_claims(claims)
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget < math.inf:
-        raise ValueError(f"budget must be a positive number: got {budget!r}")
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= sys.float_info.max:
+        raise ValueError(f"budget must be a positive number: got {shown(budget)}")
     if not 0 < family_wise_alpha < 1:
         raise ValueError(f"family_wise_alpha must lie between 0 and 1: got {family_wise_alpha!r}")
     seed = check_seed(seed)

@@ -77,6 +77,8 @@ def high_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
     Source: cumulants of the mean of exp z.
     """
     n, s = _cell(n_keys, sigma)
+    if s > 1e50:
+        raise ValueError(f"sigma must be small for an expansion at high temperature: got {sigma}")
     if quantity == "jacobian_frobenius_squared":
         return Asymptotic((n - 1) / n**2 + s * (n - 1) * (n - 4) / n**3, "σ⁴", math.nan)
     factors = {

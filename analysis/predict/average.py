@@ -31,6 +31,8 @@ GRADED_FACTOR = 6.0
 # nearly a power: half the nodes on one panel are at rounding.
 FAR_BEYOND = 100.0
 FAR_BELOW = 0.5
+# What stands for a product of a scale and a length that underflows to 0
+LEAST = 5e-324
 
 
 @lru_cache(maxsize=1024)
@@ -121,7 +123,7 @@ def gaussian_attention(d_k: int, scale: float, n_keys: tuple[int, ...]) -> Expec
     """
     n = np.array(n_keys, dtype=np.float64)
     r, weight = chi_rule(d_k, scale, max(n_keys))
-    nodes = np.array([gaussian_softmax(scale * float(node), n) for node in r])
+    nodes = np.array([gaussian_softmax(max(scale * float(node), LEAST), n) for node in r])
     average = np.tensordot(weight, nodes, axes=1)
     return Expectations(*np.where(n == 1, np.array(one_key(n)), average))  # 0 and 1 stay exact
 
@@ -132,4 +134,4 @@ def gaussian_attention_max_weight(d_k: int, scale: float, n_keys: int) -> float:
     if n_keys == 1:
         return 1.0
     r, weight = chi_rule(d_k, scale, n_keys)
-    return float(weight @ np.array([gaussian_max_weight(scale * float(node), float(n_keys)) for node in r]))
+    return float(weight @ np.array([gaussian_max_weight(max(scale * float(node), LEAST), float(n_keys)) for node in r]))

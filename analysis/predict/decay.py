@@ -80,7 +80,8 @@ def gradient_decay(n_keys: int) -> tuple[GradientDecay, ...]:
     """
     n = int(whole_numbers(n_keys, "n_keys")[()])
     c, _, _, gap = normal_maximum(n)
-    return (*_unscaled(c, gap), *_scaled(n))
+    with np.errstate(under="ignore"):  # the caller's may raise
+        return (*_unscaled(c, gap), *_scaled(n))
 
 
 def _unscaled(c: float, gap: float) -> list[GradientDecay]:

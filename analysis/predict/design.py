@@ -143,6 +143,8 @@ def design(
     where["scale"] = effective = factor * ratio
     if not 1e-150 < ratio < 1e150:
         raise ValueError(f"init and gains must make scores of a size that a float holds: got a factor of {ratio:.3g}")
+    if not effective < 1e150:
+        raise ValueError(f"scale must make scores of a size that a float holds: got {factor:.3g}")
     variance = effective**2 / width if qk_norm is not None else effective**2 * width
     entropy = to_six_digits("entropy", keys, where)
     largest = largest_score(keys, width, effective, is_cosine=qk_norm is not None, softcap=softcap)

@@ -14,6 +14,7 @@ REACH = 9.0
 COSINES = 20_001
 
 
+@np.errstate(all="ignore")  # the caller's may raise; a cap far from the scores leaves them, or takes all
 def largest_score(n_keys: int, d_k: int, scale: float, *, is_cosine: bool, softcap: float | None = None) -> float:
     """
     Return E max over n_keys scores.

@@ -15,6 +15,7 @@ from analysis.predict.mechanism.query import query_lengths
 from analysis.predict.mechanism.second_route import panels
 from analysis.predict.routes import ROUTES, Values
 from analysis.predict.second_route import tanh_sinh_lengths
+from analysis.vocabulary.numbers import number, shown
 from analysis.vocabulary.scale import ScaleLike
 
 Normalizer = Literal["sigmoid", "relu"]
@@ -108,8 +109,8 @@ def row_sum_variance(
 def _row_sum(moment: str, n_keys: Any, normalizer: Any, bias: Any, scores: tuple[Any, Any, Any], method: str) -> Values:
     if normalizer not in ("sigmoid", "relu"):
         raise ValueError(f"normalizer must be sigmoid or relu (a row of softmax has the sum 1): got {normalizer!r}")
-    if bias is not None and not (isinstance(bias, int | float | np.number) and abs(float(bias)) < 1e12):
-        raise ValueError(f"normalizer_bias must be a number of size below 1e12: got {bias!r}")
+    if bias is not None and abs(number("normalizer_bias", bias)) >= 1e12:
+        raise ValueError(f"normalizer_bias must be a number of size below 1e12: got {shown(bias)}")
     if method not in ROUTES:
         raise ValueError(f"method must be one of {', '.join(ROUTES)}: got {method!r}")
     moments = _panels if method == "direct" else _moments

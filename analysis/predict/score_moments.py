@@ -10,6 +10,8 @@ from analysis.predict.arguments import whole_numbers
 from analysis.vocabulary.laws import Law, law_pair
 from analysis.vocabulary.scale import ScaleLike, resolve_scale, scale_of_one_score
 
+LARGEST_SCALE = 1e75  # of which the fourth power is a float
+
 
 @dataclass(frozen=True)
 class ScoreMoments:
@@ -87,6 +89,8 @@ def score_moments(
     dimension = int(whole_numbers(d_k, "d_k")[()])
     keys = None if n_keys is None else int(whole_numbers(n_keys, "n_keys")[()])
     factor = scale_of_one_score(resolve_scale(scale), dimension, keys)
+    if abs(factor) > LARGEST_SCALE:
+        raise ValueError(f"scale must leave moments that a float holds: got {factor:.3g}")
     if not 0 <= key_correlation <= 1:
         raise ValueError(f"key_correlation must be in [0, 1]: got {key_correlation}")
     query, key = law_pair(law)

@@ -1,8 +1,5 @@
 """Every argument of run_study with values that nobody should pass: a result, or a sentence that names the argument."""
 
-import decimal
-import fractions
-import functools
 import inspect
 import math
 import os
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile_values import CALLABLES, CONTAINERS, NUMBERS, OTHERS, TEXTS
 from scipy import stats
 
 from analysis import run_study
@@ -23,24 +21,6 @@ from analysis.measure.run.store import Store
 ROOT = Path(__file__).parent.parent.parent
 BASE = {"d_k": 3, "n_keys": 4, "replicates": 20, "workers": 1}
 ARGUMENTS = list(inspect.signature(run_study).parameters)
-NUMBERS = [
-    0, 1, -1, 2, -0.0, 0.5, 1.5, math.nan, math.inf, -math.inf, 5e-324, 1e-320, 1e308, -1e308, 1e30, 2**53 + 1,
-    2**60, 2**63 - 1, 2**63, 2**64, 10**400, 10**5000, 1j, np.int8(3), np.uint64(2**64 - 1), np.float32(0.5),
-    np.complex64(1), decimal.Decimal("0.5"), fractions.Fraction(1, 2),
-]  # fmt: skip
-TEXTS = ["", " ", "normal", "mean", "none", "0", "1e400", "\x00", "é", "d_k", "student_tnan", ":memory:", ".", b"x"]
-CONTAINERS = [
-    [], (), [[]], [None], [1, [2]], {}, {1: 2}, {"a"}, range(3), iter([1]), ("normal", max), ["uniform"],
-    np.array(3), np.array([]), np.array([[1, 2], [3, 4]]), np.array("x"),
-]  # fmt: skip
-CALLABLES = [
-    max, len, int, Exception, lambda: None, lambda *a: None, lambda *a: 1j, lambda *a: math.nan, lambda *a: 10**400,
-    lambda *a: "x", functools.partial(np.mean, axis=7), stats.norm,
-]  # fmt: skip
-OTHERS = [
-    None, True, False, object(), sys, np.random.default_rng(0), stats.norm(), stats.norm(0, -1), stats.norm(np.nan),
-    stats.norm([0, 1]), stats.norm(1j), stats.cauchy(), stats.multivariate_normal(),
-]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex")  # SciPy's own, of stats.norm(1j)

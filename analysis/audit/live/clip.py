@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from analysis.vocabulary.numbers import positive, shown
 
 Array = NDArray[Any]
 
@@ -62,10 +63,8 @@ def clip_factors(largest: ArrayLike, target: float, *, num_key_value_heads: int 
     """
     scores = _numbers(largest)
     if scores.ndim != 1 or not scores.size or np.isinf(scores).any():
-        raise ValueError(f"largest must be one finite score for each head: got {largest!r}")
-    number = isinstance(target, int | float | np.integer | np.floating) and not isinstance(target, bool)
-    if not (number and math.isfinite(target) and target > 0):
-        raise ValueError(f"target must be positive and finite: got {target!r}")
+        raise ValueError(f"largest must be one finite score for each head: got {shown(largest)}")
+    target = positive("target", target)
     over = scores > target
     with np.errstate(under="ignore"):  # the caller's may raise; a factor that vanishes is refused in words
         gamma = np.where(over, target / np.where(over, scores, 1.0), 1.0)
@@ -97,5 +96,5 @@ def _numbers(values: ArrayLike) -> Array:
     """Return float64 numbers, or an empty array for what holds none."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.empty(0)

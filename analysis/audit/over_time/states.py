@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.audit.tensors.result import TensorAudit
 from analysis.audit.weights.result import WeightsAudit
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.text import printable
 
 MAX_JSON = 1_000_000_000
@@ -76,9 +77,11 @@ def heads_of(audit: Audit | Mapping[str, Any]) -> Heads:
 
 
 def kind_of(audit: Audit | Mapping[str, Any]) -> str:
-    """Return "weights" or "tensors"."""
+    """Return "weights" or "tensors"; ValueError for what is no audit."""
     if isinstance(audit, Mapping):
         return "weights" if "null" in audit else "tensors"
+    if not isinstance(audit, TensorAudit | WeightsAudit):
+        raise ValueError(f"this is no audit of tensors or of weights: got {shown(audit)}")
     return "weights" if isinstance(audit, WeightsAudit) else "tensors"
 
 

@@ -11,6 +11,7 @@ from analysis.audit.over_time.fit import crossing, line, onset
 from analysis.audit.over_time.head_trend import HeadTrend
 from analysis.audit.over_time.states import Audit, HeadState, heads_of, kind_of
 from analysis.audit.over_time.trends import TARGETS, Trends
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.text import printable
 
 
@@ -37,6 +38,8 @@ def audit_trends(
     ValueError
         For fewer than two steps, audits of different kinds, no head that all have, or one whose d_k changes.
     """
+    if not isinstance(audits, Mapping):
+        raise ValueError(f"audits must be a mapping of steps to audits: got {shown(audits)}")
     steps = sorted(audits)
     if len(steps) < 2:
         raise ValueError(f"a trend needs at least two steps: got {len(steps)}")

@@ -18,6 +18,7 @@ from analysis.audit.weights.heads import HeadWeights, measure
 from analysis.audit.weights.normalised import KINDS
 from analysis.audit.weights.projections import Projections
 from analysis.audit.weights.result import WeightsAudit
+from analysis.vocabulary.numbers import LARGEST_WHOLE, shown
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
 from analysis.vocabulary.text import printable
 from attnsym._threads import available_workers, one_blas_thread
@@ -122,8 +123,8 @@ def audit_projections(
     layers: Sequence[Callable[[], Projections]], *, scale: Scale, n_keys: int, source: str, notes: Sequence[str] = ()
 ) -> WeightsAudit:
     """Audit layers one after the other, each fetched at its turn; `audit_weights` and `audit_checkpoint` end here."""
-    if isinstance(n_keys, bool) or not isinstance(n_keys, int) or n_keys < 2:
-        raise ValueError(f"n_keys must be a whole number of at least 2: got {n_keys!r}")
+    if isinstance(n_keys, bool) or not isinstance(n_keys, int) or not 2 <= n_keys <= LARGEST_WHOLE:
+        raise ValueError(f"n_keys must be a whole number of at least 2, and below 2^53: got {shown(n_keys)}")
     found: list[tuple[HeadWeights, Account]] = []
     with one_blas_thread(), ThreadPoolExecutor(available_workers()) as pool:
         for load in layers:
@@ -170,6 +171,8 @@ def _columns(given: Mapping[str, Any], names: Sequence[str] | None) -> list[tupl
     first = given["w_query"]
     kind = Mapping if isinstance(first, Mapping) else list | tuple if isinstance(first, list | tuple) else None
     present = {what: part for what, part in given.items() if part is not None}
+    if absent := {"w_query", "w_key"} - set(present):
+        raise ValueError(f"{' and '.join(sorted(absent))} must be an array, or one for each layer: got None")
     for what, part in present.items():
         if isinstance(part, Mapping | list | tuple) != (kind is not None) or (
             kind is not None and not isinstance(part, kind)
