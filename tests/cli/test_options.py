@@ -29,7 +29,7 @@ BASES = {
         ["key_weight", "--sigma", "1", "--n-keys", "4", "--causal"],
         ["row_sum", "--sigma", "1", "--n-keys", "4", "--normalizer", "sigmoid"],
     ],
-    "solve": [["entropy_fraction", "0.5", "--n-keys", "8", "--d-k", "4"]],
+    "solve": [["entropy_fraction", "0.5", "--n-keys", "8"]],
     "design": [
         ["--d-model", "64", "--d-k", "4", "--n-keys", "4"],
         ["--d-model", "64", "--d-k", "4", "--n-keys", "4", "--qk-norm", "rms"],

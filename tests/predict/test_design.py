@@ -213,7 +213,7 @@ def test_scores_beyond_all_use_are_told_of():
         ({"rotary": True, "d_k": 5}, "d_k must be even: got 5"),
         ({"softcap": 0}, "softcap must be a number > 0"),
         ({"softcap": [1.0, 2.0]}, "softcap must be one number"),
-        ({"sink": "x"}, "sink must be a number"),
+        ({"sink": "x"}, "sink must be -inf or a number"),
         ({"sink": [0.0, 1.0]}, "sink must be one number"),
         ({"scale": "none"}, "scale 'none' is ambiguous"),
         ({"scale": math.nan}, "scale must be"),
