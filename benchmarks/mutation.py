@@ -277,8 +277,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=GROUPS, help="one group")
     parser.add_argument("--most", type=float, default=15.0, help="seconds of tests for one mutant")
+    parser.add_argument("--again", help="a file that --out wrote: only what survived there")
     parser.add_argument("--out", help="a file to which every mutant is written, one JSON object a line")
     options = parser.parse_args()
+    options.out, options.again = (path and str(Path(path).resolve()) for path in (options.out, options.again))
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": os.devnull}
     os.chdir(ROOT)
     for group in GROUPS if options.only is None else [options.only]:
@@ -304,6 +306,9 @@ def run_group(group: str, options: argparse.Namespace) -> int:
             mutants += [(file, number) for number, _ in enumerate(changes(tree))]
         wanted = min(options.sample or len(mutants), len(mutants))
         chosen = sorted(random.Random(options.seed).sample(mutants, wanted))
+        if options.again:
+            chosen = sorted(set(mutants) & set(survivors(options.again)))
+            wanted = len(chosen)
         counts: dict[str, int] = defaultdict(int)
         for file, number in chosen:
             outcome, shown, spent = one(tests, file, number, options.most)
@@ -321,6 +326,14 @@ def run_group(group: str, options: argparse.Namespace) -> int:
     tests.work = work  # type: ignore[method-assign]
     arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", *paths]
     return int(pytest.main(arguments, plugins=[tests]))
+
+
+def survivors(path: str) -> Iterator[tuple[str, int]]:
+    """Yield the mutants that lived in an earlier run."""
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        _, file, number, outcome, *_ = json.loads(line)
+        if outcome in ("survived", "not reached"):
+            yield file, number
 
 
 def one(tests: Tests, file: str, number: int, most: float) -> tuple[str, str, float]:

@@ -84,11 +84,114 @@ def test_order_statistics_of_discrete_values_stay_exact():
     assert [merged.value(rank) for rank in (0, x.size // 2, x.size - 1)] == [-3.0, np.median(x), 3.0]
 
 
+def test_values_that_would_share_a_bin_stay_apart_while_they_fit():
+    x = 1.0 + np.arange(1000) * 1e-9
+    merged = OrderStatistics.of(x[::2]).merge(OrderStatistics.of(x[1::2]))
+    assert merged.counts.size == 1000
+    assert [merged.value(rank) for rank in (-1.0, 0, 1, 500, 2000)] == [x[0], x[0], x[1], x[500], x[999]]
+
+
+def test_within_a_bin_ranks_are_spread_evenly():
+    binned = OrderStatistics(np.array([1.0, 5.0]), np.array([2.0, 5.0]), np.array([3, 1]))
+    assert [binned.value(rank) for rank in (0, 0.5, 1, 2, 2.5, 3)] == [1.0, 1.25, 1.5, 2.0, 3.5, 5.0]
+
+
+def test_bins_begin_beyond_the_entries_that_fit():
+    fitting = OrderStatistics.of(1.0 + np.arange(MAX_ENTRIES) * 1e-12)
+    assert fitting.counts.size == MAX_ENTRIES
+    one_more = fitting.merge(OrderStatistics.of([1.5]))
+    assert (one_more.counts.size, one_more.count) == (2, MAX_ENTRIES + 1)
+
+
+def test_no_bin_is_wider_than_its_digits():
+    tiny = OrderStatistics.of(-np.geomspace(1e-9, 1e-3, 3 * MAX_ENTRIES))
+    assert tiny.counts.size > MAX_ENTRIES
+    assert np.all((tiny.low - tiny.high) / tiny.low < 2.0**-14)
+    assert np.any(tiny.counts > 1)
+
+
+def test_a_sample_without_order_statistics_stays_without_when_merged():
+    with_them, without = sample_of([1.0, 2.0]), Sample(Moments.of([3.0]))
+    assert with_them.ordered is not None
+    assert with_them.merge(without).ordered is without.merge(with_them).ordered is None
+
+
+def test_the_influence_of_a_replicate_is_exact():
+    x = np.array([0.0, 1.0, 2.0, 5.0])
+    moments = Moments.of(x)
+    influences = {"mean": x - 2.0, "variance": (x - 2.0) ** 2 - 3.5, "rms": x**2 - 7.5}
+    for statistic, influence in influences.items():
+        for power in (1, 2, 3):
+            expected = pytest.approx(np.mean(influence**power), abs=1e-12)
+            assert moments.expect(moments.influence(statistic), power) == expected
+
+
 def test_the_error_of_the_variance_follows_the_kurtosis():
     # E s² for s = q·k, d = 1, n = 100: √((9 − 97/99)/100) = .2832, where normal theory says .1421
     rng = np.random.default_rng(4)
     found = [estimate(sample_of(x), "variance", 0.95).standard_error for x in product_scores(rng, 1, (200, 20_000))]
     assert np.mean(found) * math.sqrt(20_000 / 100) == pytest.approx(0.2832, rel=0.02)
+
+
+@pytest.mark.parametrize("x", [[0.0, 1.0, 2.0, 5.0, 5.5], [1.0, 1.0, 1.0, -3.0], [-2.0, 2.0, 2.0, -2.1, 2.0, 0.5] * 9])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_are_their_formulas(x, level):
+    """Student's t; Bonett's interval of the variance with 2n/(κ − 1) degrees of freedom; a logarithm for rms."""
+    n, mean, tail = len(x), np.mean(x), (1 + level) / 2
+    deviations = np.asarray(x) - mean
+    m2, m4 = np.mean(deviations**2), np.mean(deviations**4)
+    kurtosis = m4 / m2**2
+    found = estimate(sample_of(x), "mean", level)
+    error = math.sqrt(m2 / (n - 1))
+    reach = stats.t.ppf(tail, n - 1) * error
+    assert (found.standard_error, *found.interval) == pytest.approx((error, mean - reach, mean + reach))
+    found = estimate(sample_of(x), "variance", level)
+    square = n * m2 / (n - 1)
+    error = math.sqrt((m4 - m2**2 * (n - 3) / (n - 1)) / n)
+    centre = square * n / max(n - stats.norm.ppf(tail), 1.0)
+    reach = stats.t.ppf(tail, max(2 * n / (kurtosis - 1), 1.0)) * centre / square
+    reach *= math.sqrt((kurtosis - (n - 3) / n) / (n - 1))
+    expected = (square, error, centre * math.exp(-reach), centre * math.exp(reach))
+    assert (found.estimate, found.standard_error, *found.interval) == pytest.approx(expected)
+    found = estimate(sample_of(x), "rms", level)
+    squares = np.asarray(x) ** 2
+    value, relative = math.sqrt(np.mean(squares)), np.std(squares, ddof=1) / math.sqrt(n) / np.mean(squares)
+    reach = stats.t.ppf(tail, n - 1) * relative / 2
+    expected = (value, value * relative / 2, value * math.exp(-reach), value * math.exp(reach))
+    assert (found.estimate, found.standard_error, *found.interval) == pytest.approx(expected)
+
+
+def test_the_tail_of_a_quantile_is_trusted_where_its_rarer_side_and_its_density_allow():
+    even = np.linspace(0.0, 1.0, 5001)
+    assert estimate(sample_of(even), 0.1, 0.95).calibrated
+    assert estimate(sample_of(even), 0.9, 0.95).calibrated
+    assert not estimate(sample_of(even), 0.099, 0.95).calibrated  # 495 values below
+    assert not estimate(sample_of(even), 0.901, 0.95).calibrated
+    for ratio, calibrated in ((1.9, True), (2.4, False)):
+        kinked = np.where(even < 0.5, even, 0.5 + ratio * (even - 0.5))
+        assert estimate(sample_of(kinked), 0.5, 0.95).calibrated is calibrated
+        assert estimate(sample_of(-kinked), 0.5, 0.95).calibrated is calibrated
+
+
+@pytest.mark.parametrize("p", [0.1, 0.9])
+def test_the_error_of_a_quantile_is_read_off_its_neighbours(p):
+    """Over three binomial deviations either side, or as far as the sample goes."""
+    for n in (10, 1000):
+        x, rank, spread = np.arange(n) ** 2.0, p * (n - 1), math.sqrt(n * p * (1 - p))
+        reach = min(3 * spread, 0.1 * (n - 1))
+        expected = (np.interp(rank + reach, range(n), x) - np.interp(rank - reach, range(n), x)) * spread / (2 * reach)
+        assert estimate(sample_of(x), p, 0.95).standard_error == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_sample_of_zeros_has_no_error_and_no_tail():
+    for statistic in ("variance", "rms"):
+        assert vars(estimate(sample_of(np.zeros(1000)), statistic, 0.95)) == {
+            "estimate": 0.0,
+            "standard_error": 0.0,
+            "interval": (0.0, 0.0),
+            "calibrated": False,
+        }
+    assert not estimate(sample_of(np.zeros(1000)), "mean", 0.95).calibrated
 
 
 @pytest.mark.parametrize("n", [100, 1000])

@@ -80,6 +80,29 @@ def test_both_samplers_have_one_law(quantity, settings):
     assert_same_law(direct, conditional)
 
 
+def test_normals_in_single_precision_are_the_polar_form_of_their_words():
+    """Two normals from each word; the smallest radius word gives the largest normal, √(2 log 2³³)."""
+    block = NormalBlock(5, 3, np.float32)
+    drawn = block.fill(np.random.default_rng(3)).copy()
+    words = np.random.default_rng(3).integers(0, 2**64 - 1, 9, dtype=np.uint64, endpoint=True).view(np.uint32)
+    angle, uniform = (
+        words.reshape(2, 3, 3)[0].view(np.int32) * (math.pi / 2**31),
+        (words.reshape(2, 3, 3)[1] + 0.5) / 2**32,
+    )
+    radius = np.sqrt(-2.0 * np.log(uniform))
+    expected = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:5]
+    np.testing.assert_allclose(drawn, expected, rtol=0, atol=2e-6)
+    assert block.block.shape == (6, 3)
+
+    class Zeros:
+        def integers(self, low, high, size, dtype, endpoint):
+            return np.zeros(size, dtype=dtype)
+
+    assert block.fill(Zeros()).max() == pytest.approx(math.sqrt(2 * math.log(2**33)), rel=1e-6)
+    factor = np.array([1.0, 2.0, -3.0], dtype=np.float32)
+    np.testing.assert_allclose(block.fill(np.random.default_rng(3), factor), drawn * factor, rtol=1e-6)
+
+
 def standing_still(rng, d_k, n_keys):
     return rng.standard_normal(d_k), rng.standard_normal((n_keys, d_k))
 
