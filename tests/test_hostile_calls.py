@@ -69,13 +69,16 @@ ANSWERS = {
 }
 
 
+WITH_MECHANISMS = ("expected_entropy", "expected_key_weight", "scale_for")  # the others read them by the same code
+
+
 def swept(module, ordinary):
-    """Yield module, function and argument; a mechanism's keywords are arguments too."""
+    """Yield function, ordinary arguments and the argument to change; a mechanism's keywords are arguments too."""
     for name, base in ordinary.items():
         if base is not None:
             for argument, parameter in inspect.signature(getattr(module, name)).parameters.items():
-                mechanism = parameter.kind is inspect.Parameter.VAR_KEYWORD
-                for own in typing.get_type_hints(MechanismArguments) if mechanism else [argument]:
+                mechanism = typing.get_type_hints(MechanismArguments) if name in WITH_MECHANISMS else ()
+                for own in mechanism if parameter.kind is inspect.Parameter.VAR_KEYWORD else [argument]:
                     yield pytest.param(getattr(module, name), base, own, id=f"{name} {own}")
 
 

@@ -27,6 +27,7 @@ from analysis.audit.functions.probes.scale import probe_law, probe_scale
 from analysis.audit.functions.probes.visibility import probe_causal, probe_default_visibility
 from analysis.audit.functions.result import CallableAudit
 from analysis.audit.functions.session import Session, Sizes
+from analysis.vocabulary.numbers import shown
 from analysis.vocabulary.scale import Scale, ScaleLike, resolve_scale
 
 MOST_CHANNELS = 2**17
@@ -108,6 +109,8 @@ def audit_callable(
     sizes, equal = _sizes(num_heads, d_k, n_queries, n_keys)
     _check(attention, mask_means, framework, dtype, intended_softcap, intended_sink)
     intended = None if intended_scale is None else resolve_scale(intended_scale)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0: got {shown(seed)}")
     wanted = Wanted(sizes, layout, framework, dtype, device, mask_means, seed, equal)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -38,7 +38,9 @@ def layout_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 def axes(layout: str) -> tuple[bool, bool]:
     """Tell whether a layout has a batch axis, and a heads axis (its own or merged)."""
-    if not (layout in LAYOUTS or (set(layout) <= set("bhsdm") and len(set(layout)) == len(layout))):
+    if not isinstance(layout, str) or not (
+        layout in LAYOUTS or (set(layout) <= set("bhsdm") and len(set(layout)) == len(layout))
+    ):
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}: got {layout!r}")
     return "b" in layout, "h" in layout or "m" in layout
 

@@ -87,7 +87,7 @@ def moment(vector: Any, order: int) -> Any:
     name = name_of(vector)
     own = family(name) if name else None
     if own is None or not own.random or not isinstance(order, (int, sympy.Integer)) or not 1 <= order <= 16:
-        raise ValueError(f"moment takes a random vector and an order from 1 to 16: got {vector}, {order}")
+        raise ValueError(f"moment takes a random vector and an order from 1 to 16: got {vector!r}, {order!r}")
     return Symbol(f"m_{order}({name})", real=True)
 
 
