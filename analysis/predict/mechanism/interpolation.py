@@ -43,7 +43,7 @@ def shifted_columns(law: KeyLaw, where: Grid, shifts: Array, names: frozenset[st
     windows = sliding_window_view(stacked, STENCIL, axis=1)
     places = (where.u[0] + shifts - start) / fine
     first = np.floor(places).astype(int) - STENCIL // 2 + 1
-    weights = _lagrange(places - first)
+    weights = lagrange(places - first, STENCIL)
     reach = FINER * (where.u.size - 1) + 1
     result = np.empty((len(table), shifts.size, where.u.size))
     for j, (begin, weight) in enumerate(zip(first.tolist(), weights, strict=True)):
@@ -51,10 +51,10 @@ def shifted_columns(law: KeyLaw, where: Grid, shifts: Array, names: frozenset[st
     return dict(zip(table, result, strict=True))
 
 
-def _lagrange(at: Array) -> Array:
-    """Return the weights of the nodes 0 ... STENCIL - 1 in the value at each point, by the barycentric formula."""
-    nodes = np.arange(STENCIL)
-    signs = np.array([(-1.0) ** k * math.comb(STENCIL - 1, k) for k in nodes])
+def lagrange(at: Array, count: int) -> Array:
+    """Return the weights of the nodes 0 ... count - 1 in the value at each point, by the barycentric formula."""
+    nodes = np.arange(count)
+    signs = np.array([(-1.0) ** k * math.comb(count - 1, k) for k in nodes])
     distance = at[:, None] - nodes
     hit = np.abs(distance) < 1e-13
     ratio = signs / np.where(hit, 1.0, distance)
