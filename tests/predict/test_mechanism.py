@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 
 import analysis
 from analysis.predict.mechanism.grid import Group
@@ -379,6 +380,52 @@ def test_two_keys_in_closed_form(sigma, shift):
     close(analysis.expected_power_sum(2, 2, **kw), weight @ (p**2 + (1 - p) ** 2))
     close(analysis.expected_jacobian_frobenius_squared(2, **kw), weight @ (4 * (p * (1 - p)) ** 2))
     close(analysis.expected_key_weight(2, sigma=sigma, needle=shift), weight @ p)
+
+
+@pytest.mark.parametrize(("sigma", "sink"), [(0.5, 60.0), (2.0, 60.0), (2.0, 100.0), (4.0, 120.0)])
+def test_what_a_high_sink_leaves_keeps_its_digits(sigma, sink):
+    # Then p = e^(s - sink) but for a factor 1 - e^(s - sink), s - sink being below -40 wherever e^s or e^2s matters.
+    n, where = 5, {"sigma": sigma, "sink": sink}
+    mean = math.exp(sigma**2 / 2 - sink)
+    close(analysis.expected_key_weight(n, **where), mean)
+    close(analysis.expected_power_sum(2, n, **where), n * math.exp(2 * sigma**2 - 2 * sink))
+    close(analysis.expected_jacobian_trace(n, **where), n * mean)
+    close(analysis.expected_entropy(n, **where), n * mean * (sink - sigma**2 + 1))
+    z, step = np.linspace(-10.0, sigma + 10.0, 4001, retstep=True)
+    largest = n * special.ndtr(z) ** (n - 1) * np.exp(sigma * z - z**2 / 2) / math.sqrt(2 * math.pi)
+    for method in ("quadrature", "direct"):
+        close(analysis.expected_max_weight(n, method=method, **where), step * largest.sum() * math.exp(-sink))
+
+
+@pytest.mark.parametrize(("sigma", "needle"), [(0.1, 200.0), (1.0, 60.0), (3.0, 100.0)])
+def test_what_a_high_needle_leaves_keeps_its_digits(sigma, needle):
+    # Its weight lacks (n - 1) e^-(difference of two scores) of 1; each key it outweighs adds p(1 - log p) to H.
+    rest = 4 * math.exp(sigma**2 - needle)
+    close(analysis.expected_jacobian_trace(5, sigma=sigma, needle=needle), 2 * rest)
+    close(analysis.expected_entropy(5, sigma=sigma, needle=needle), rest * (needle - 2 * sigma**2 + 1))
+
+
+@pytest.mark.parametrize("sigma", [5.0, 300.0, 1e4])
+def test_the_largest_of_two_wide_keys_and_of_one_beside_a_sink(sigma):
+    def lacking(mean, deviation, signs):  # E 1/(1 + e^|d|), d ~ N(mean, deviation²), over d of these signs
+        d, weight = legendre_panels(np.linspace(0.0, 45.0, 46))
+        density = sum(np.exp(-(((sign * d - mean) / deviation) ** 2) / 2) for sign in signs)
+        return float(weight @ (density / (1 + np.exp(d)))) / deviation / math.sqrt(2 * math.pi)
+
+    shift = 0.3 * sigma
+    two = 1 - lacking(shift, math.sqrt(2) * sigma, (1, -1))
+    close(analysis.expected_max_weight(2, sigma=sigma, bias=[shift, 0.0]), two)
+    close(analysis.expected_max_weight(2, sigma=sigma, needle=shift), two)
+    one = special.ndtr(-1 / sigma) - lacking(-1.0, sigma, (1,)) + lacking(-1.0, sigma, (-1,))
+    close(analysis.expected_max_weight(1, sigma=sigma, sink=1.0), one)
+
+
+@pytest.mark.parametrize("kw", [{"sigma": 1.0}, {"sigma": 8.0, "sink": 3.0}])
+def test_the_largest_of_many_biased_keys_is_the_last_of_the_causal_rows(kw):
+    # A whole row moves its keys to a lattice, the causal rows do not.
+    n, bias = 48, 2 * np.random.default_rng(3).standard_normal(48)
+    before, upto = (m * analysis.expected_max_weight(m, bias=bias[:m], is_causal=True, **kw) for m in (n - 1, n))
+    close(analysis.expected_max_weight(n, bias=bias, **kw), upto - before, rtol=1e-11)
 
 
 def test_a_cosine_needle_above_all_others_is_the_largest():

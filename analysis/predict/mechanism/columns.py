@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from analysis.predict.mechanism.grid import CUT
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.quadrature import STEP, TAIL, _kappa, _wide_weights
 
@@ -112,8 +113,9 @@ def _constant(law: KeyLaw, u: Array, names: frozenset[str]) -> dict[str, Array]:
 
 def _wide(law: KeyLaw, u: Array, names: frozenset[str], log_n: float) -> dict[str, Array]:
     """Average over v = log w against wᵃ e⁻ʷ: a few nodes, since the density is smooth on the scale of sigma."""
-    v, half_root, weights = _compressed(math.ceil((TAIL + 5 + log_n) / STEP), law.sigma)
     centred = u + law.mean
+    below = TAIL + 5 + log_n + max(0.0, CUT - float(centred[-1]))  # a sink far above makes all w small
+    v, half_root, weights = _compressed(math.ceil(below / STEP), law.sigma)
     x = (centred[:, None] - v) / law.sigma
     density = np.exp(half_root - x**2 / 2) / (law.sigma * math.sqrt(2 * math.pi))
     a1, a11, a2, a21, a22, a3, k = (density @ weights).T

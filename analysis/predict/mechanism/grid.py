@@ -80,6 +80,21 @@ def grid(groups: Sequence[Group], fewest: Sequence[float], *, uniform: bool = Fa
     return _graded(low, high, sharp_from, unit)
 
 
+def second_end(groups: Sequence[Group], fewest: Sequence[float], unseen: float) -> float:
+    """
+    Return the u beyond which, if it were not for the highest key (or sink), φⁿ would be below e^-unseen.
+
+    Keys whose weights are next to nothing beside the second highest are next to nothing in every quantity; beside the
+    highest they may be all that an entropy, or the keys below a sink, have.
+    """
+    ends = [
+        -group.shift + _high(group.law, least, unseen)
+        for group, least in zip(groups, fewest, strict=True)
+        for _ in range(min(2, int(least)))
+    ]
+    return sorted(ends)[:2][-1]
+
+
 def _uniform(low: float, high: float, step: float) -> Grid:
     u: Array = low + step * np.arange(float(max(2, math.ceil((high - low) / step) + 1)))
     return Grid(u, np.full_like(u, step), step)

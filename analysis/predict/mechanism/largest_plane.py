@@ -48,7 +48,8 @@ class Plane:
         self.where = grid(sized, fewest.tolist())
         self.log_n = math.log(float(counts.sum(axis=0).max()))
         always = [group for group, least in zip(groups, fewest, strict=True) if least >= 1]
-        self.start, edges = _edges(random, [group for group in always if group in random] or random[:1], self.log_n)
+        steady = [group for group in always if group in random] or random[:1]
+        self.start, edges = _edges(random, steady, self.log_n, highest_sink(groups))
         self.atom = max((group.law.mean for group in keys if group.law.is_constant), default=-math.inf)
         self.atom_score = max((group.law.constant for group in keys if group.law.is_constant), default=-math.inf)
         if math.isfinite(self.atom) and self.atom > edges[0]:
@@ -97,16 +98,26 @@ def sharpness(log_n: float) -> float:
     return 2 / math.sqrt(1 + 0.9 * log_n)
 
 
+def highest_sink(groups: Sequence[Group]) -> float:
+    """Return the score of the sink, -inf for none."""
+    return max((group.shift + group.law.constant for group in groups if group.is_sink), default=-math.inf)
+
+
+def reach_above(law: KeyLaw, sink: float) -> float:
+    """Return the score above which a normal key need not be looked for: below a sink a weight is a share of e^score."""
+    return law.mean + REACH * law.width + min(law.width**2, max(sink - law.mean, 0.0))
+
+
 def _top(group: Group) -> float:
     return group.law.mean + REACH * group.law.width
 
 
-def _edges(keys: Sequence[Group], always: Sequence[Group], log_n: float) -> tuple[float, Array]:
+def _edges(keys: Sequence[Group], always: Sequence[Group], log_n: float, sink: float) -> tuple[float, Array]:
     """Return the score below which the largest is not, and panels over the laws of all keys that reach above it."""
     sharp = sharpness(log_n)
     laws = list({group.law: None for group in keys})
     if not laws[0].is_plain:
-        ranges = [law.range(0.0) for law in laws]
+        ranges = [law.range(float(sink > law.mean)) for law in laws]
         narrowest = min(laws, key=lambda law: law.width)
         return -math.inf, narrowest.edges(min(low for low, _ in ranges), max(high for _, high in ranges), sharp)
     start = max(group.law.mean - REACH * group.law.width for group in always)
@@ -114,7 +125,8 @@ def _edges(keys: Sequence[Group], always: Sequence[Group], log_n: float) -> tupl
     intervals: list[Interval] = []
     for width in sorted({law.width for law in overlapping}):
         means = [law.mean for law in overlapping if law.width == width]
-        intervals.append((min(means) - REACH * width, max(means) + REACH * width, min(PANEL_WIDTH, sharp * width)))
+        high = max(reach_above(law, sink) for law in overlapping if law.width == width)
+        intervals.append((min(means) - REACH * width, high, min(PANEL_WIDTH, sharp * width)))
     return start, panels_between(intervals)
 
 

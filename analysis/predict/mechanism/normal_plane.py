@@ -12,7 +12,7 @@ from scipy import special
 from analysis.predict.mechanism.grid import CUT, Group
 from analysis.predict.mechanism.interpolation import lagrange
 from analysis.predict.mechanism.key_law import PANEL_WIDTH, Array, legendre_panels
-from analysis.predict.mechanism.largest_plane import REACH, Part, panels_between, sharpness
+from analysis.predict.mechanism.largest_plane import REACH, Part, highest_sink, panels_between, reach_above, sharpness
 from analysis.predict.quadrature import STEP, TAIL
 
 # Narrower scores, and sinks higher above them, take too many nodes here; few groups of narrow ones fewer elsewhere.
@@ -48,11 +48,11 @@ class NormalPlane:
         keys = [group for group in groups if not group.is_sink]
         fewest = np.array([least for group, least in zip(groups, counts.min(axis=1), strict=True) if not group.is_sink])
         start, middle = (_highest_below(keys, fewest, chance) for chance in (NEVER, EVEN))
-        sinks = [group.shift + group.law.constant for group in groups if group.is_sink]
+        sink = highest_sink(groups)
         self.v: Array = -STEP * np.arange(
-            -math.floor(CUT / STEP), math.ceil((self._depth + _above(sinks, middle)) / STEP) + 1.0
+            -math.floor(CUT / STEP), math.ceil((self._depth + max(sink - middle, 0.0)) / STEP) + 1.0
         )
-        self.x, width = legendre_panels(self._edges(keys, sinks, start))
+        self.x, width = legendre_panels(self._edges(keys, sink, start))
         w = np.exp(self.v)
         self._weight, self._used = STEP * w * np.exp(-w), width
         self.empty, self.empty_atom = np.zeros((self.v.size, self.x.size)), np.zeros(1)
@@ -66,23 +66,24 @@ class NormalPlane:
             return False
         if len(groups) < SEVERAL and all(group.law.sigma < WIDE for group in keys):
             return False
-        top = max(group.law.mean for group in keys)
-        return all(group.shift + group.law.constant < top + HIGHEST_SINK for group in groups if group.is_sink)
+        return highest_sink(groups) < max(group.law.mean for group in keys) + HIGHEST_SINK
 
     @property
     def _depth(self) -> float:
         return TAIL + self.log_n
 
-    def _edges(self, keys: Sequence[Group], sinks: Sequence[float], start: float) -> Array:
+    def _edges(self, keys: Sequence[Group], sink: float, start: float) -> Array:
         sharp = sharpness(self.log_n)
         intervals = []
         for width in sorted({group.law.width for group in keys}):
             means = [group.law.mean for group in keys if group.law.width == width]
-            low, high = min(means) - REACH * width, max(means) + REACH * width
+            low = min(means) - REACH * width
+            high = max(reach_above(group.law, sink) for group in keys if group.law.width == width)
             # Seen from further above, a law is as sharp as exp(-e^v).
             intervals += [(low, high, sharp * width), (high, high + self._depth, max(PANEL_WIDTH, sharp * width))]
-        intervals += [(sink - self._depth, sink + self._depth, PANEL_WIDTH) for sink in sinks]
-        end = max(group.law.mean + REACH * group.law.width for group in keys)
+        if math.isfinite(sink):
+            intervals.append((sink - self._depth, sink + self._depth, PANEL_WIDTH))
+        end = max(reach_above(group.law, sink) for group in keys)
         return panels_between([(max(low, start), min(high, end), size) for low, high, size in intervals])
 
     def integral(self, values: Array) -> float:
@@ -128,10 +129,6 @@ def _highest_below(keys: Sequence[Group], fewest: Array, chance: float) -> float
         else:
             high = middle
     return low
-
-
-def _above(sinks: Sequence[float], score: float) -> float:
-    return max([0.0, *(sink - score for sink in sinks)])
 
 
 def on_lattice(groups: Sequence[Group], counts: Array) -> tuple[list[Group], Array]:

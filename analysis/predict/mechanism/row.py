@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.predict.mechanism.columns import columns
 from analysis.predict.mechanism.distinct import PRODUCT, Row, Term, alike, beside, closure, together
-from analysis.predict.mechanism.grid import RARE, UNSEEN, Grid, Group, centred, grid
+from analysis.predict.mechanism.grid import CUT, RARE, UNSEEN, Grid, Group, centred, grid, second_end
 from analysis.predict.mechanism.interpolation import shifted_columns
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.quadrature import TAIL
@@ -114,7 +114,8 @@ def key_weights(groups: Sequence[Group], chosen: Sequence[int]) -> Array:
     for law in dict.fromkeys(groups[index].law for index in chosen):
         members = [place for place, index in enumerate(chosen) if groups[index].law == law]
         shifts = np.array([groups[chosen[place]].shift for place in members])
-        result[members] = tables(law, where, shifts, frozenset({"one"}), log_n)["one"] @ remaining
+        deep = log_n + max(0.0, CUT - float(where.u[-1] + shifts.min()) - law.mean)
+        result[members] = tables(law, where, shifts, frozenset({"one"}), deep)["one"] @ remaining
     return result
 
 
@@ -196,16 +197,19 @@ def _joined(groups: Sequence[Group], counts: Array, terms: list[Term], unseen: f
     for i in kept:
         by_law.setdefault((groups[i].law, groups[i].is_sink), []).append(i)
     many = any(len(members) >= MANY_SHIFTS for members in by_law.values())
-    where = grid([sized[i] for i in kept], [float(fewest[i]) for i in kept], uniform=many, unseen=unseen)
+    present, least = [sized[i] for i in kept], [float(fewest[i]) for i in kept]
+    where = grid(present, least, uniform=many, unseen=unseen)
+    end = max(float(where.u[-1]), second_end(present, least, unseen))
+    deep = log_n + end - float(where.u[-1])
     names = frozenset(name.removeprefix("own_") for term in terms for name in term)
     total: Row | None = None
     for (law, is_sink), members in by_law.items():
         shifts = np.array([groups[i].shift for i in members])
-        # Keys so far below the others that no row sees them are left out.
-        seen = -shifts - law.upper(TAIL + 4 + log_n) < where.u[-1]
+        # Keys so far below two others that no row sees them are left out.
+        seen = -shifts - law.upper(TAIL + 4 + log_n) < end
         if not np.any(seen):
             continue
-        table = _own(tables(law, where, shifts[seen], names, log_n), is_sink)
+        table = _own(tables(law, where, shifts[seen], names, deep), is_sink)
         alone = counts[np.array(members)[seen]]
         rows = alike({name: values[:, None] for name, values in table.items()}, alone[:, :, None], terms)
         row = together(rows, terms)

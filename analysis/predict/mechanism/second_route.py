@@ -217,11 +217,13 @@ def _moments(law: KeyLaw, u: Array) -> dict[str, Array]:
     return moments
 
 
-def law_panels(law: KeyLaw, end: float | None = None, start: float = -math.inf) -> tuple[Array, Array]:
+def law_panels(
+    law: KeyLaw, end: float | None = None, start: float = -math.inf, tilt: float = 0.0
+) -> tuple[Array, Array]:
     """Return nodes x and weights (of the whole law: sum 1), with room for a tilt, or on start to end."""
     if law.dimension == 1:
         return law.nodes()
-    low, high = law.range(min(4.0, 60 / law.width**2) if end is None else 0.0)
+    low, high = law.range(min(4.0, 60 / law.width**2) if end is None else tilt)
     width = min(WIDTH * law.strip, 1.7 * law.width)
     if law.dimension:
         width = min(width, 0.7 * law.temperature)
@@ -245,7 +247,9 @@ def _max_weight(groups: Sequence[Group]) -> float:
     """
     own = [group for group in groups if not group.is_sink]
     log_n = math.log(sum(group.size for group in groups))
-    v, v_weight = panels(-LOG_TINY - log_n, 4.4, 1.3)
+    tops = [g.shift + float(g.law.score(np.array(0.0 if g.law.dimension else g.law.mean))) for g in own]
+    beside = max((g.shift + g.law.constant for g in groups if g.is_sink), default=-math.inf)
+    v, v_weight = panels(-LOG_TINY - log_n - max(beside - max(tops), 0.0), 4.4, 1.3)
     total = 0.0
     tallest = max((g.shift + g.law.constant for g in own if g.law.is_constant), default=-math.inf)
     for candidate in own:
@@ -254,8 +258,11 @@ def _max_weight(groups: Sequence[Group]) -> float:
                 continue
             x, weight = np.array([candidate.law.mean]), np.ones(1)
         else:
-            x, weight = law_panels(candidate.law, math.inf, candidate.law.place(tallest - candidate.shift))
-        used = weight > 1e-19 * weight.max()
+            x, weight = law_panels(
+                candidate.law, math.inf, candidate.law.place(tallest - candidate.shift), float(beside > min(tops))
+            )
+        share = weight * np.exp(np.minimum(candidate.law.score(x) + candidate.shift - beside, 0.0))
+        used = share > 1e-19 * share.max()
         for place, part in zip(x[used].tolist(), weight[used].tolist(), strict=True):
             constant = candidate.law.is_constant
             s = tallest if constant else float(candidate.law.score(np.array(place))) + candidate.shift
