@@ -54,5 +54,5 @@ def largest_score(n_keys: int, d_k: int, scale: float, *, is_cosine: bool, softc
     x = np.arange(-REACH, REACH + STEP, STEP)
     mass = np.diff(special.ndtr(x) ** n_keys)
     middle = (x[1:] + x[:-1]) / 2
-    r, weight = query_lengths(d_k, scale, n_keys) if scale else (np.zeros(1), np.ones(1))
+    r, weight = query_lengths(d_k, scale, n_keys, is_odd=True) if scale else (np.zeros(1), np.ones(1))
     return float(weight @ (capped(scale * r[:, None] * middle) @ mass))

@@ -124,7 +124,7 @@ def _row_sum(moment: str, n_keys: Any, normalizer: Any, bias: Any, scores: tuple
         return [each(sigma, n)[moment == "variance"] for n in keys]
 
     def by_dimension(d_k: int, scale: float, keys: tuple[int, ...]) -> list[float]:
-        r, weight = tanh_sinh_lengths(d_k, 1) if method == "direct" else query_lengths(d_k, scale, 1)
+        r, weight = tanh_sinh_lengths(d_k, 1) if method == "direct" else query_lengths(d_k, scale, 1, is_odd=True)
         found = np.array([[each(scale * x, n) for x in r.tolist()] for n in keys])
         means = found[:, :, 0] @ weight
         if moment == "mean":

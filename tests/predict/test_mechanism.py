@@ -428,6 +428,25 @@ def test_the_largest_of_many_biased_keys_is_the_last_of_the_causal_rows(kw):
     close(analysis.expected_max_weight(n, bias=bias, **kw), upto - before, rtol=1e-11)
 
 
+@pytest.mark.parametrize("d_k", [3, 8, 12, 31, 32, 64, 128])
+@pytest.mark.parametrize("width", [0.5, 1.5, 3.0])
+def test_two_keys_by_the_length_of_the_query(d_k, width):
+    # Σ_ij J_ij² = 4 p²(1-p)², and J z = p(1-p)(z₁-z₂)(1,-1); r = ‖q‖, z₁-z₂ ~ N(needle, 2 (scale r)²).
+    scale, needle = width / math.sqrt(d_k), 1.0
+    r, part = legendre_panels(np.linspace(0.0, math.sqrt(d_k) + 9.0, 60))
+    part = part * np.exp(special.xlogy(d_k - 1, r) - r**2 / 2 - math.lgamma(d_k / 2) - (d_k / 2 - 1) * math.log(2))
+    z, step = np.linspace(-9.5, 9.5, 1001, retstep=True)
+    apart = needle + math.sqrt(2) * scale * r[:, None] * z
+    slope = special.expit(apart) * special.expit(-apart)
+    squares = (d_k - 1) * 4 * slope**2 + 2 * (slope * apart / (scale * r[:, None])) ** 2
+    value = scale**2 * float(part @ squares @ np.exp(-(z**2) / 2)) * step / math.sqrt(2 * math.pi)
+    close(analysis.expected_query_gradient_squared(2, d_k=d_k, scale=scale, needle=needle), value, rtol=1e-10)
+    half, weight = legendre_panels(np.linspace(0.0, 9.5, 20))
+    least = special.expit(-math.sqrt(2) * scale * r[:, None] * half)
+    rest = 2 * float(part @ least @ (weight * np.exp(-(half**2) / 2))) / math.sqrt(2 * math.pi)
+    close(analysis.expected_max_weight(2, d_k=d_k, scale=scale, bias=[0.5, 0.5]), 1 - rest, rtol=1e-11)
+
+
 def test_a_cosine_needle_above_all_others_is_the_largest():
     # Cosines of temperature 1 stay within 1 of their mean.
     where = {"d_k": 16, "score": "cosine", "needle": 3.0}

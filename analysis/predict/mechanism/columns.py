@@ -12,7 +12,6 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from analysis.predict.mechanism.grid import CUT
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.quadrature import STEP, TAIL, _kappa, _wide_weights
 
@@ -67,6 +66,18 @@ def columns(law: KeyLaw, u: Array, names: frozenset[str], log_n: float) -> dict[
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def further(law: KeyLaw, highest: float) -> float:
+    """
+    Return how much smaller w than usual matter to a key whose u + mean never exceeds `highest`: a sink is above.
+
+    E[w e⁻ʷ; w < e^v] is under rounding for v below x - √(max(x, 0)² + 2 TAIL σ²), x = u + mean + σ².
+    """
+    if not law.is_plain:
+        return 0.0
+    x = min(highest, 0.0) + law.sigma**2
+    return max(0.0, math.hypot(max(x, 0.0), math.sqrt(2 * TAIL) * law.sigma) - x - TAIL)
+
+
 def _average(law: KeyLaw, u: Array, x: Array, weight: Array, names: frozenset[str]) -> dict[str, Array]:
     """Average over the nodes of the law itself."""
     s, slope = law.score(x), law.slope(x)
@@ -114,7 +125,7 @@ def _constant(law: KeyLaw, u: Array, names: frozenset[str]) -> dict[str, Array]:
 def _wide(law: KeyLaw, u: Array, names: frozenset[str], log_n: float) -> dict[str, Array]:
     """Average over v = log w against wᵃ e⁻ʷ: a few nodes, since the density is smooth on the scale of sigma."""
     centred = u + law.mean
-    below = TAIL + 5 + log_n + max(0.0, CUT - float(centred[-1]))  # a sink far above makes all w small
+    below = TAIL + 5 + log_n + further(law, float(centred[-1]))
     v, half_root, weights = _compressed(math.ceil(below / STEP), law.sigma)
     x = (centred[:, None] - v) / law.sigma
     density = np.exp(half_root - x**2 / 2) / (law.sigma * math.sqrt(2 * math.pi))

@@ -75,7 +75,10 @@ def evaluate(
             if name == "query_gradient":
                 return _cosine_gradient(route, mechanism, place, group, factor, dimension)
             return route(name, mechanism, place, group, factor, dimension)
-        r, weight = lengths(dimension, factor, max(np.ravel(group).tolist())) if factor else (np.zeros(1), np.ones(1))
+        r, weight = np.zeros(1), np.ones(1)
+        if factor:
+            is_odd = name == "max_weight" or (name == "query_gradient" and place.needle != 0)
+            r, weight = lengths(dimension, factor, max(np.ravel(group).tolist()), is_odd=is_odd)
         if name == "query_gradient":
             return _gradient(route, mechanism, place, group, factor, dimension, r, weight)
         averaged: Array = weight @ np.array([route(name, mechanism, place, group, factor * float(x), 0) for x in r])
@@ -239,8 +242,8 @@ def _direct(name: str, key: int, groups: list[Group], keys: list[int]) -> float:
     return direct_key_weight(joined, list(counts).index(groups[keys.index(key)])) if key in keys else 0.0
 
 
-ROUTES: dict[str, tuple[OneQuery, Callable[[int, float, int], tuple[Array, Array]]]] = {
+ROUTES: dict[str, tuple[OneQuery, Callable[..., tuple[Array, Array]]]] = {
     "quadrature": (quadrature, query_lengths),
     "few lengths": (quadrature, few_query_lengths),
-    "direct": (direct, lambda d_k, scale, n_keys: tanh_sinh_lengths(d_k, n_keys)),
+    "direct": (direct, lambda d_k, _scale, n_keys, **_odd: tanh_sinh_lengths(d_k, n_keys)),
 }

@@ -11,18 +11,17 @@ from scipy import linalg
 from analysis.predict.average import chi_rule, chi_window, log_chi_weight, panel
 from analysis.predict.mechanism.key_law import Array
 
-# Where a Gauss-Laguerre rule of few nodes is at 1e-12: from these dimensions on, the first for narrow scores.
-NARROW_SCORES = 1.5
-NARROW_FROM, NARROW_NODES = 8, 24
-FROM, NODES = 32, 32
+# From these dimensions on a Gauss-Laguerre rule of so many nodes is at 1e-12, the last for scores narrower than this.
+LAGUERRE = ((128, 14), (64, 16), (32, 32))
+NARROW_SCORES, NARROW_FROM, NARROW_NODES = 1.5, 8, 24
 # So few are at 1e-6, for scores of any width.
 FEW_FROM, FEW_NODES = 64, 6
-# One Gauss-Legendre rule is at 1e-13 for scores up to so wide.
-SINGLE_UP_TO, SINGLE_NODES = 3.0, 56
+# One Gauss-Legendre rule of so many is at 1e-12 for scores up to so wide.
+LEGENDRE = ((NARROW_SCORES, 40), (3.0, 56))
 
 
 @lru_cache(maxsize=256)
-def query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
+def query_lengths(d_k: int, scale: float, n_keys: int, *, is_odd: bool = False) -> tuple[Array, Array]:
     """
     Return nodes r and weights (sum 1) for averages over r = ‖q‖, q ~ N(0, I_{d_k}); fewer nodes than `chi_rule`.
 
@@ -33,20 +32,24 @@ def query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
         As for `chi_rule`.
     n_keys : int
         The largest number of keys of the functions averaged.
+    is_odd : bool, optional
+        Whether they are smooth in r only, and not in r²: the largest weight, and what is divided by r.
     """
     width = scale * math.sqrt(d_k)
-    if d_k >= FROM:
-        return _laguerre(d_k, NODES if width > NARROW_SCORES else NARROW_NODES)
-    if d_k >= NARROW_FROM and width <= NARROW_SCORES:
+    for least, count in LAGUERRE:
+        if d_k >= least:
+            return _laguerre(d_k, count)
+    if d_k >= NARROW_FROM and width <= NARROW_SCORES and not is_odd:
         return _laguerre(d_k, NARROW_NODES)
-    if width <= SINGLE_UP_TO:
-        r, part = panel(*chi_window(d_k, n_keys), SINGLE_NODES)
-        weight = part * np.exp(log_chi_weight(r, d_k))
-        return r, weight / weight.sum()
+    for widest, count in LEGENDRE:
+        if width <= widest:
+            r, part = panel(*chi_window(d_k, n_keys), count)
+            weight = part * np.exp(log_chi_weight(r, d_k))
+            return r, weight / weight.sum()
     return chi_rule(d_k, scale, n_keys)
 
 
-def few_query_lengths(d_k: int, scale: float, n_keys: int) -> tuple[Array, Array]:
+def few_query_lengths(d_k: int, scale: float, n_keys: int, *, is_odd: bool = False) -> tuple[Array, Array]:
     """Return six nodes and weights of such a rule, whatever the scale: for six digits from d_k = `FEW_FROM` on."""
     return _laguerre(d_k, FEW_NODES)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.predict.mechanism.columns import columns
+from analysis.predict.mechanism.columns import columns, further
 from analysis.predict.mechanism.distinct import PRODUCT, Row, Term, alike, beside, closure, together
-from analysis.predict.mechanism.grid import CUT, RARE, UNSEEN, Grid, Group, centred, grid, second_end
+from analysis.predict.mechanism.grid import RARE, UNSEEN, Grid, Group, centred, grid, second_end
 from analysis.predict.mechanism.interpolation import shifted_columns
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.quadrature import TAIL
@@ -114,7 +114,7 @@ def key_weights(groups: Sequence[Group], chosen: Sequence[int]) -> Array:
     for law in dict.fromkeys(groups[index].law for index in chosen):
         members = [place for place, index in enumerate(chosen) if groups[index].law == law]
         shifts = np.array([groups[chosen[place]].shift for place in members])
-        deep = log_n + max(0.0, CUT - float(where.u[-1] + shifts.min()) - law.mean)
+        deep = log_n + further(law, float(where.u[-1] + shifts.min()) + law.mean)
         result[members] = tables(law, where, shifts, frozenset({"one"}), deep)["one"] @ remaining
     return result
 
@@ -200,7 +200,6 @@ def _joined(groups: Sequence[Group], counts: Array, terms: list[Term], unseen: f
     present, least = [sized[i] for i in kept], [float(fewest[i]) for i in kept]
     where = grid(present, least, uniform=many, unseen=unseen)
     end = max(float(where.u[-1]), second_end(present, least, unseen))
-    deep = log_n + end - float(where.u[-1])
     names = frozenset(name.removeprefix("own_") for term in terms for name in term)
     total: Row | None = None
     for (law, is_sink), members in by_law.items():
@@ -209,6 +208,7 @@ def _joined(groups: Sequence[Group], counts: Array, terms: list[Term], unseen: f
         seen = -shifts - law.upper(TAIL + 4 + log_n) < end
         if not np.any(seen):
             continue
+        deep = log_n + further(law, float(where.u[-1]) - end)
         table = _own(tables(law, where, shifts[seen], names, deep), is_sink)
         alone = counts[np.array(members)[seen]]
         rows = alike({name: values[:, None] for name, values in table.items()}, alone[:, :, None], terms)
