@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from analysis.cli._app import JsonOption, app, console, float_list, int_list, print_json, text_list
-from analysis.cli.mechanism import (
-    BiasOption,
-    CausalOption,
-    NeedleOption,
-    ScoreOption,
-    SinkOption,
-    SoftcapOption,
-    SpreadOption,
-    WindowOption,
-    mechanism_of,
-)
+from analysis.cli.mechanism import mechanism_of, takes_mechanism
 
 if TYPE_CHECKING:
     from analysis.predict.meanings import Prediction
 
 
 @app.command("predict")
+@takes_mechanism
 def predict_command(
     quantity: Annotated[
         str, typer.Argument(help="entropy, jacobian_trace, max_weight, ... (an unknown name lists all)")
@@ -36,14 +27,7 @@ def predict_command(
     ] = None,
     sigma: Annotated[str | None, typer.Option(help="Instead of --d-k: standard deviations of the scores.")] = None,
     method: Annotated[str, typer.Option(help="quadrature, or direct: the second route.")] = "quadrature",
-    sink: SinkOption = None,
-    bias: BiasOption = None,
-    softcap: SoftcapOption = None,
-    score: ScoreOption = "dot",
-    needle: NeedleOption = None,
-    key_spread: SpreadOption = None,
-    causal: CausalOption = False,
-    window: WindowOption = None,
+    mechanism: dict[str, Any] = {},  # noqa: B006  # its place in the list of options
     key: Annotated[int | None, typer.Option("--key", help="For key_weight: which key, from 0.")] = None,
     normalizer: Annotated[str | None, typer.Option("--normalizer", help="For row_sum: sigmoid or relu.")] = None,
     normalizer_bias: Annotated[float | None, typer.Option("--normalizer-bias", help="For row_sum.")] = None,
@@ -53,10 +37,7 @@ def predict_command(
     from analysis.predict.meanings import predictions
 
     keys = None if n_keys is None else int_list(n_keys, "--n-keys")
-    mechanism = mechanism_of(
-        keys, sink=sink, bias=bias, softcap=softcap, score=score, needle=needle, key_spread=key_spread, causal=causal,
-        window=window,
-    )  # fmt: skip
+    mechanism = mechanism_of(keys, mechanism)
     own = {"key": key, "normalizer": normalizer, "normalizer_bias": normalizer_bias}
     rows = predictions(
         quantity,
@@ -108,29 +89,20 @@ _ASSUMED = "Independent q, k ~ N(0, I), scores scale·kᵀq sharing the query; e
 
 
 @app.command("solve")
+@takes_mechanism
 def solve_command(
     quantity: Annotated[str, typer.Argument(help="entropy_fraction, entropy, max_weight, jacobian_trace, ...")],
     target: Annotated[float, typer.Argument(help="The value that the exact expectation must have.")],
     n_keys: Annotated[str, typer.Option("--n-keys", help="Numbers of keys, separated by commas.")],
     d_k: Annotated[str | None, typer.Option("--d-k", help="Dimensions; without it, the scores' deviation.")] = None,
-    sink: SinkOption = None,
-    bias: BiasOption = None,
-    softcap: SoftcapOption = None,
-    score: ScoreOption = "dot",
-    needle: NeedleOption = None,
-    key_spread: SpreadOption = None,
-    causal: CausalOption = False,
-    window: WindowOption = None,
+    mechanism: dict[str, Any] = {},  # noqa: B006  # its place in the list of options
     as_json: JsonOption = False,
 ) -> None:
     """Print the scale (without --d-k, the standard deviation of the scores) that gives a wanted expectation."""
     from analysis.predict.inverse import scale_for
 
     keys = int_list(n_keys, "--n-keys")
-    mechanism = mechanism_of(
-        keys, sink=sink, bias=bias, softcap=softcap, score=score, needle=needle, key_spread=key_spread, causal=causal,
-        window=window,
-    )  # fmt: skip
+    mechanism = mechanism_of(keys, mechanism)
     cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in keys]
     found = [float(scale_for(quantity, target, n, d_k=d, **mechanism)) for n, d in cells]
     name = "sigma" if d_k is None else "scale"
@@ -143,5 +115,5 @@ def solve_command(
         return
     for (n, d), value in zip(cells, found, strict=True):
         where = f"n_keys {n}" if d is None else f"n_keys {n}, d_k {d}"
-        times = "" if d is None or score == "cosine" else f" = {value * d**0.5:z.6g}/√d_k"
+        times = "" if d is None or mechanism.get("score") == "cosine" else f" = {value * d**0.5:z.6g}/√d_k"
         console().print(f"{name} {value:z.13g}{times}: {quantity} {target:zg} at {where}")

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from analysis.predict import arguments
+from analysis.predict.average import chi_rule
 from analysis.predict.mechanism.key_law import Array
-from analysis.predict.mechanism.query import query_lengths
 from analysis.predict.mechanism.second_route import panels
 from analysis.predict.routes import ROUTES, Values
 from analysis.predict.second_route import tanh_sinh_lengths
@@ -124,7 +124,7 @@ def _row_sum(moment: str, n_keys: Any, normalizer: Any, bias: Any, scores: tuple
         return [each(sigma, n)[moment == "variance"] for n in keys]
 
     def by_dimension(d_k: int, scale: float, keys: tuple[int, ...]) -> list[float]:
-        r, weight = tanh_sinh_lengths(d_k, 1) if method == "direct" else query_lengths(d_k, scale, 1, is_odd=True)
+        r, weight = tanh_sinh_lengths(d_k, 1) if method == "direct" else chi_rule(d_k, scale)
         found = np.array([[each(scale * x, n) for x in r.tolist()] for n in keys])
         means = found[:, :, 0] @ weight
         if moment == "mean":

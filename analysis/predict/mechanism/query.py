@@ -16,8 +16,8 @@ LAGUERRE = ((128, 14), (64, 16), (32, 32))
 NARROW_SCORES, NARROW_FROM, NARROW_NODES = 1.5, 8, 24
 # So few are at 1e-6, for scores of any width.
 FEW_FROM, FEW_NODES = 64, 6
-# One Gauss-Legendre rule of so many is at 1e-12 for scores up to so wide.
-LEGENDRE = ((NARROW_SCORES, 40), (3.0, 56))
+# One Gauss-Legendre rule of so many nodes is, for scores up to so wide; of narrow ones fewer.
+SINGLE_UP_TO, SINGLE_NODES, NARROW_SINGLE_NODES = 3.0, 56, 40
 
 
 @lru_cache(maxsize=256)
@@ -39,13 +39,13 @@ def query_lengths(d_k: int, scale: float, n_keys: int, *, is_odd: bool = False) 
     for least, count in LAGUERRE:
         if d_k >= least:
             return _laguerre(d_k, count)
-    if d_k >= NARROW_FROM and width <= NARROW_SCORES and not is_odd:
+    is_narrow = d_k >= NARROW_FROM and width <= NARROW_SCORES
+    if is_narrow and not is_odd:
         return _laguerre(d_k, NARROW_NODES)
-    for widest, count in LEGENDRE:
-        if width <= widest:
-            r, part = panel(*chi_window(d_k, n_keys), count)
-            weight = part * np.exp(log_chi_weight(r, d_k))
-            return r, weight / weight.sum()
+    if width <= SINGLE_UP_TO:
+        r, part = panel(*chi_window(d_k, n_keys), NARROW_SINGLE_NODES if is_narrow else SINGLE_NODES)
+        weight = part * np.exp(log_chi_weight(r, d_k))
+        return r, weight / weight.sum()
     return chi_rule(d_k, scale, n_keys)
 
 
