@@ -89,8 +89,14 @@ def test_the_reference_table(mechanism, p, quantity, value, digits):
     close(predicted(mechanism, p, quantity), float(value), rtol=max(1e-13, 10.0 ** (2 - digits)))
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-@pytest.mark.parametrize("case", MECHANISMS)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        pytest.param(case, name, marks=[pytest.mark.slow] * (name == "max_weight" and "bias" in case))
+        for case in MECHANISMS
+        for name in BY_NAME
+    ],
+)
 def test_two_routes_agree(case, name):
     mechanism, n = MECHANISMS[case]
     function = BY_NAME[name]

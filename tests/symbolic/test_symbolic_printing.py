@@ -189,14 +189,10 @@ def test_conventions():
 
 
 @pytest.mark.parametrize("key", list(DERIVATIONS))
-def test_statements_and_steps_print(key):
+def test_statements_print(key):
     derivation = DERIVATIONS[key]
     for equation in derivation.statement.equations:
         renders(equation.to_latex())
-    for step in derivation.steps:
-        is_mathml(step.to_mathml())
-        assert is_plain(step.to_latex())
-        assert "Indexed" not in step.to_unicode()
 
 
 @pytest.mark.slow
@@ -215,6 +211,7 @@ def test_every_step_renders(key):
 def test_pages(key):
     derivation = DERIVATIONS[key]
     page = derivation.to_unicode()
+    assert "Indexed" not in page
     assert max(map(len, page.split("\n"))) <= 190
     for number, step in enumerate(derivation.steps, 1):
         assert f"({number}) {step.rule}" in page
@@ -224,13 +221,14 @@ def test_pages(key):
         assert " ".join(axiom.sentence.split()[:4]) in " ".join(page.split())
     fragment = ElementTree.fromstring(derivation.to_mathml())
     assert fragment.tag == "section"
-    assert sum(element.tag == MATHML_NAMESPACE + "math" for element in fragment.iter()) > len(derivation.steps)
+    formulas = list(fragment.iter(MATHML_NAMESPACE + "math"))
+    assert len(formulas) > len(derivation.steps)
+    for formula in formulas:
+        is_mathml(ElementTree.tostring(formula, encoding="unicode"))
     latex = derivation.to_latex()
     blocks = len(derivation.chains) + bool(derivation.assumptions)
     assert latex.count(r"\begin{aligned}") == blocks == latex.count(r"\end{aligned}")
-    assert set(re.findall(r"\\([A-Za-z]+)", latex)) <= COMMANDS
-    assert derivation._repr_latex_() == latex
-    assert str(derivation) == page
+    assert all(is_plain(row) for row in latex.split("\n"))
 
 
 def test_the_headline_page_reads_like_a_textbook():
@@ -256,6 +254,9 @@ def test_names_are_escaped():
 
 
 def test_rich_display():
+    derivation = derive("score-mean")
+    assert derivation._repr_latex_() == derivation.to_latex()
+    assert str(derivation) == derivation.to_unicode()
     (equation,) = derive("score-mean").statement.equations
     assert equation._repr_latex_() == r"$\displaystyle \mathbb{E}\left[k^{\top}q\right]=0$"
     assert sympy.latex(E(q[i])) == r"\mathbb{E}\left[q_{i}\right]"
