@@ -329,7 +329,7 @@ def test_hostile_text_is_refused(text, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"\w") as caught:
         prove(text, "0")
     assert len(str(caught.value).splitlines()) == 1
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
     assert not list(tmp_path.iterdir())
 
 

@@ -246,7 +246,7 @@ def test_statement(lhs, rhs, assuming, holds):
     verdict = prove(lhs, rhs, assuming)
     assert verdict.truth is (Truth.TRUE if holds else Truth.FALSE)
     assert holds or verdict.witness.lhs != verdict.witness.rhs
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
 
 
 def test_what_is_not_covered_is_refused_in_a_sentence():
