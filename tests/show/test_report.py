@@ -23,9 +23,12 @@ from analysis import (
     run_study,
 )
 from analysis.cli import main
+from analysis.show.derivation_views import derivation_views
 from analysis.show.heatmaps import audit_map
 from analysis.show.illustrations import EXAMPLE_TOKENS, example_weights, ten_keys
 from analysis.show.report import write_report
+from attnsym import symbolic
+from attnsym.symbolic import catalogue
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 
@@ -45,6 +48,17 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_derivations():
+    """Pages show three derivations here; one with all of them is slow."""
+    few = {key: symbolic.DERIVATIONS[key] for key in ("score-mean", "score-variance", "rotary-scores")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbolic, "DERIVATIONS", few)
+        derivation_views.cache_clear()
+        yield
+    derivation_views.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +135,19 @@ def test_has_every_part_the_picture_first(page):
         "seed",
     ):
         assert part in text
+
+
+@pytest.mark.slow
+def test_a_page_has_every_derivation(few_derivations, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbolic, "DERIVATIONS", catalogue.DERIVATIONS)
+        derivation_views.cache_clear()
+        whole = write_report(tmp_path / "r.html").read_text(encoding="utf-8")
+        derivation_views.cache_clear()
+    assert len(whole) < 3_000_000
+    for key in catalogue.DERIVATIONS:
+        assert whole.count(f'id="derivation-{key}"') == 1
+    test_ids_are_unique_and_every_figure_says_what_it_is(whole)
 
 
 def test_ids_are_unique_and_every_figure_says_what_it_is(page):
