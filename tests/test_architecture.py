@@ -10,6 +10,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,14 +71,28 @@ def prefixes(name: str) -> Iterator[str]:
 
 
 FILES = modules()
-NAMES = {module: set(imported_names(path)) for module, path in FILES.items()}
-ARROWS = {
-    module: {next((known for known in prefixes(name) if known in FILES), "") for name in names} - {module, ""}
-    for module, names in NAMES.items()
-}
-DOWNWARD = {
-    module: {target for target in targets if (module, target) not in UPWARD_HOOKS} for module, targets in ARROWS.items()
-}
+
+
+@cache  # not at import: every worker imports this file, and few read the sources
+def names() -> dict[str, set[str]]:
+    """Return what every module imports, by dotted name."""
+    return {module: set(imported_names(path)) for module, path in FILES.items()}
+
+
+@cache
+def every_arrow() -> dict[str, set[str]]:
+    return {
+        module: {next((known for known in prefixes(name) if known in FILES), "") for name in imported} - {module, ""}
+        for module, imported in names().items()
+    }
+
+
+@cache
+def downward() -> dict[str, set[str]]:
+    return {
+        module: {target for target in targets if (module, target) not in UPWARD_HOOKS}
+        for module, targets in every_arrow().items()
+    }
 
 
 def under(module: str, *folders: str) -> bool:
@@ -97,7 +112,7 @@ def reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
 
 def offenders(sources: Iterable[str], *forbidden: str) -> list[str]:
     """Return what the sources import, foreign libraries too, from under the forbidden names."""
-    return [f"{module} imports {name}" for module in sources for name in NAMES[module] if under(name, *forbidden)]
+    return [f"{module} imports {name}" for module in sources for name in names()[module] if under(name, *forbidden)]
 
 
 def within(*folders: str) -> list[str]:
@@ -142,7 +157,7 @@ def test_arrows_of_analysis_point_down():
     wrong = [
         f"{module} imports {target}"
         for module in within("analysis")
-        for target in DOWNWARD[module]
+        for target in downward()[module]
         if under(target, "analysis")
         and not (floor(target) < floor(module) or module.split(".")[:2] == target.split(".")[:2])
     ]
@@ -150,11 +165,11 @@ def test_arrows_of_analysis_point_down():
 
 
 def test_upward_hooks_are_in_use():
-    assert [hook for hook in UPWARD_HOOKS if hook[1] not in ARROWS[hook[0]]] == []
+    assert [hook for hook in UPWARD_HOOKS if hook[1] not in every_arrow()[hook[0]]] == []
 
 
 def test_no_circles():
-    assert circles(DOWNWARD) == set()
+    assert circles(downward()) == set()
 
 
 def test_a_circle_is_found_between_folders_that_no_two_modules_close():
@@ -172,14 +187,14 @@ def test_numeric_and_symbolic_halves_do_not_meet():
     numeric = [module for module in within("attnsym") if module not in symbolic]
     assert offenders(numeric, "sympy", "attnsym.symbolic") == []
     shared = {"attnsym._expression", "attnsym._names"}
-    assert [name for name in symbolic if reached(name, ARROWS) & set(numeric) - shared] == []
+    assert [name for name in symbolic if reached(name, every_arrow()) & set(numeric) - shared] == []
 
 
 def test_what_a_proof_rests_on_knows_no_sympy():
     """Nor does anything that it imports, so that the kernel is as short to read as it says."""
     trusted = within("attnsym.symbolic.trusted")
     assert offenders(trusted, "sympy", "mpmath") == []
-    assert offenders(set().union(*(reached(name, ARROWS) for name in trusted)), "sympy", "mpmath") == []
+    assert offenders(set().union(*(reached(name, every_arrow()) for name in trusted)), "sympy", "mpmath") == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +209,7 @@ def test_what_a_proof_rests_on_knows_no_sympy():
 )
 def test_what_must_stay_independent_does(wing, kept_out):
     """Not by way of another module either: confirmation is worth as much as the routes are independent."""
-    met = {name: [m for m in reached(name, DOWNWARD) if under(m, *kept_out)] for name in within(wing)}
+    met = {name: [m for m in reached(name, downward()) if under(m, *kept_out)] for name in within(wing)}
     assert {name: found for name, found in met.items() if found} == {}
 
 

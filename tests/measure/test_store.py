@@ -223,7 +223,7 @@ def test_every_flipped_byte_is_refused_or_harmless(tmp_path):
     arguments = {**STUDY, "d_k": 4, "statistic": "mean", "replicates": 3000}
     right = run_study("entropy", **arguments, store=store)
     whole = store.read_bytes()
-    for position in np.random.default_rng(0).integers(0, len(whole), 150):
+    for position in np.random.default_rng(0).integers(0, len(whole), 60):
         broken = bytearray(whole)
         broken[position] ^= 0xFF
         store.write_bytes(broken)

@@ -240,7 +240,14 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "assuming", "holds"), ALL, ids=[f"{row[0]}={row[1]}" for row in ALL])
+SLOW = {("Var(Sum(Sum(W_q[i,j]*y[j],j)*Sum(W_k[i,l]*v[l],l),i))", "d_model")}  # a long search for its counterexample
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "assuming", "holds"),
+    [pytest.param(*row, marks=[pytest.mark.slow] * (row[:2] in SLOW)) for row in ALL],
+    ids=[f"{row[0]}={row[1]}" for row in ALL],
+)
 def test_statement(lhs, rhs, assuming, holds):
     started = time.process_time()
     verdict = prove(lhs, rhs, assuming)
