@@ -1,5 +1,6 @@
 """Exact expectations with sinks, biases, soft-caps, cosines, needles, unequal keys and causal masks."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -451,6 +452,43 @@ def test_two_keys_by_the_length_of_the_query(d_k, width):
     least = special.expit(-math.sqrt(2) * scale * r[:, None] * half)
     rest = 2 * float(part @ least @ (weight * np.exp(-(half**2) / 2))) / math.sqrt(2 * math.pi)
     close(analysis.expected_max_weight(2, d_k=d_k, scale=scale, bias=[0.5, 0.5]), 1 - rest, rtol=1e-11)
+
+
+@pytest.mark.parametrize("method", ["quadrature", "direct"])
+@pytest.mark.parametrize(
+    "kw",
+    [{}, {"sink": 1.0}, {"needle": 1.0}, {"bias": [0.0, 1.0, 0.0, 0.3], "sink": -1.0}, {"softcap": 1.0, "sink": 0.0}],
+)
+def test_the_largest_of_one_dimensional_cosines_over_all_signs(kw, method):
+    bias, cap, largest = np.array(kw.get("bias", np.zeros(4))), kw.get("softcap", 1e9), {1: [], 2: [], 3: [], 4: []}
+    for signs in itertools.product([-2.0, 2.0], repeat=4):
+        scores = np.array(signs) + np.array([kw.get("needle", 0.0), 0.0, 0.0, 0.0])
+        weights = np.exp(cap * np.tanh(scores / cap) + bias)
+        for row, values in largest.items():
+            values.append(weights[:row].max() / (weights[:row].sum() + math.exp(kw.get("sink", -math.inf))))
+    where = {"d_k": 1, "score": "cosine", "scale": 2.0, "method": method, **kw}
+    close(analysis.expected_max_weight(4, **where), np.mean(largest[4]))
+    close(analysis.expected_max_weight(4, is_causal=True, **where), np.mean(list(largest.values())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sigma", "cap", "shift", "sink"), [(1.0, 3.0, 0.7, None), (2.0, 3.0, 7.0, -1.0)])
+def test_the_largest_of_two_capped_keys_that_are_shifted_apart(sigma, cap, shift, sink):
+    x, weight = legendre_panels(np.linspace(-9.0, 9.0, 61))
+    weight = weight * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    value = 0.0
+    for upper, part in zip(cap * np.tanh(sigma * x / cap) + shift, weight, strict=True):
+        meet = 9.0 if upper >= cap else min(9.0, cap * math.atanh(upper / cap) / sigma)  # where the other is as large
+        for low, high in ((-9.0, meet), (meet, 9.0)):
+            y, other = legendre_panels(np.linspace(low, high, 31))
+            scores = np.stack([np.full_like(y, upper), cap * np.tanh(sigma * y / cap)])
+            total = np.exp(scores).sum(axis=0) + (0.0 if sink is None else math.exp(sink))
+            density = other * np.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)
+            value += part * float(density @ (np.exp(scores.max(axis=0)) / total))
+    where = {"sigma": sigma, "softcap": cap, "bias": [shift, 0.0], "sink": sink}
+    close(analysis.expected_max_weight(2, method="direct", **where), value, rtol=1e-11)
+    with pytest.raises(ValueError, match="scores shifted apart: method='direct' has it"):
+        analysis.expected_max_weight(2, **where)
 
 
 def test_a_cosine_needle_above_all_others_is_the_largest():

@@ -40,7 +40,7 @@ def causal(name: str, mechanism: Mechanism, place: Place, n_keys: int, sigma: fl
     groups = by_key(mechanism, place, n_keys, sigma, dimension)
     sink = groups[n_keys:]
     if name == "max_weight":
-        if any(group.law.is_constant for group in groups[:n_keys]):
+        if any(group.law.is_constant or group.law.dimension == 1 for group in groups[:n_keys]):
             return float(np.mean([one_row(name, [*groups[: i + 1], *sink]) for i in range(n_keys)]))
         return prefix_max_weights(groups[:n_keys], sink) / n_keys
     return float(np.mean(prefix_expectations(name, groups[:n_keys], sink)))

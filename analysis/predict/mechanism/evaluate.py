@@ -77,8 +77,8 @@ def evaluate(
             return route(name, mechanism, place, group, factor, dimension)
         r, weight = np.zeros(1), np.ones(1)
         if factor:
-            is_odd = name == "max_weight" or (name == "query_gradient" and place.needle != 0)
-            r, weight = lengths(dimension, factor, max(np.ravel(group).tolist()), is_odd=is_odd)
+            known = {"is_odd": name == "max_weight", "is_singular": name == "query_gradient" and place.needle != 0}
+            r, weight = lengths(dimension, factor, max(np.ravel(group).tolist()), **known)
         if name == "query_gradient":
             return _gradient(route, mechanism, place, group, factor, dimension, r, weight)
         averaged: Array = weight @ np.array([route(name, mechanism, place, group, factor * float(x), 0) for x in r])
@@ -245,5 +245,5 @@ def _direct(name: str, key: int, groups: list[Group], keys: list[int]) -> float:
 ROUTES: dict[str, tuple[OneQuery, Callable[..., tuple[Array, Array]]]] = {
     "quadrature": (quadrature, query_lengths),
     "few lengths": (quadrature, few_query_lengths),
-    "direct": (direct, lambda d_k, _scale, n_keys, **_odd: tanh_sinh_lengths(d_k, n_keys)),
+    "direct": (direct, lambda d_k, _scale, n_keys, **_known: tanh_sinh_lengths(d_k, n_keys)),
 }

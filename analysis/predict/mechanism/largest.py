@@ -10,6 +10,7 @@ from analysis.predict.mechanism.grid import Group, centred
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.mechanism.largest_plane import Part, Plane
 from analysis.predict.mechanism.normal_plane import NormalPlane, on_lattice
+from analysis.predict.mechanism.two_points import two_point_max_weight
 
 
 def max_weights(groups: Sequence[Group], counts: Array) -> Array:
@@ -37,7 +38,11 @@ def max_weights(groups: Sequence[Group], counts: Array) -> Array:
     part of φ_i below the largest score x: 1/S = ∫ e^(-tS) dt, conditionally on the largest score. A constant key adds
     the term in which it is the largest, ∫ w Π C_i du at its score, and no x below it counts.
     """
-    groups = _on_one_axis(centred(groups)[0])
+    groups = centred(groups)[0]
+    keys = [group for group in groups if not group.is_sink]
+    if _is_two_point(keys):
+        return np.array([two_point_max_weight(groups, row) for row in counts.T])
+    groups = _on_one_axis(groups)
     keys = [group for group in groups if not group.is_sink]
     if all(group.law.is_constant for group in keys):
         return np.array([_constant(groups, row) for row in counts.T])
@@ -83,7 +88,7 @@ def summed_max_weight(groups: Sequence[Group], rows: int, *, needle: bool) -> fl
     most = np.array(sizes + [1.0] * (len(groups) - len(sizes)))[:, None]
     fewest = most.copy()
     fewest[int(needle)] = 0.0 if needle else 1.0
-    if rows - needle == 0 or all(group.law.is_constant for group in groups):
+    if rows - needle == 0 or _is_two_point(groups) or all(group.law.is_constant for group in groups):
         lengths = np.arange(1.0, rows + 1)
         counts = np.repeat(most, rows, axis=1)
         counts[int(needle)] = lengths - needle
@@ -130,6 +135,10 @@ def _geometric(log_c: Array, terms: int) -> tuple[Array, Array]:
     return plain, weighted
 
 
+def _is_two_point(groups: Sequence[Group]) -> bool:
+    return any(group.law.dimension == 1 and not group.law.is_constant for group in groups)
+
+
 def _plane(groups: Sequence[Group], counts: Array) -> Plane | NormalPlane:
     return NormalPlane(groups, counts) if NormalPlane.suits(groups, counts) else Plane(groups, counts)
 
@@ -145,7 +154,9 @@ def _on_one_axis(groups: Sequence[Group]) -> list[Group]:
         ]
     alike = {(g.law.cap, g.law.dimension, g.law.temperature, g.shift, g.law.mean * g.law.dimension) for g in keys}
     if len(alike) > 1:
-        raise ValueError("max_weight has no exact value here for capped or cosine scores that are shifted apart")
+        raise ValueError(
+            "max_weight has no quick exact value for capped or cosine scores shifted apart: method='direct' has it"
+        )
     return [group._replace(shift=group.shift - keys[0].shift if group.is_sink else 0.0) for group in groups]
 
 

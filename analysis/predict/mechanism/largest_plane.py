@@ -41,8 +41,6 @@ class Plane:
     def __init__(self, groups: Sequence[Group], counts: Array) -> None:
         keys = [group for group in groups if not group.is_sink]
         random = [group for group in keys if not group.law.is_constant]
-        if any(group.law.dimension == 1 for group in keys):
-            raise ValueError("max_weight of cosine scores needs d_k of at least 2: in one dimension they are ties")
         most, fewest = counts.max(axis=1), counts.min(axis=1)
         sized = [Group(g.law, g.shift, float(c), g.is_sink) for g, c in zip(groups, most, strict=True)]
         self.where = grid(sized, fewest.tolist())

@@ -17,6 +17,7 @@ import numpy as np
 from analysis.predict.maximum import legendre
 from analysis.predict.mechanism.grid import Group
 from analysis.predict.mechanism.key_law import Array, KeyLaw
+from analysis.predict.mechanism.two_points import two_point_max_weight
 
 NODES = 16
 WIDTH = 1.1
@@ -42,6 +43,8 @@ def direct_row(name: str, groups: Sequence[Group]) -> float:
     offset = max(group.shift for group in groups)
     moved = [group._replace(shift=group.shift - offset) for group in groups if group.size > 0]
     if name == "max_weight":
+        if any(group.law.dimension == 1 for group in moved):  # sums, of which there are no two kinds
+            return two_point_max_weight(moved, np.array([group.size for group in moved]))
         return _max_weight(moved)
     value = _Row(moved).value(name)
     return value + offset if name == "logsumexp" else value
