@@ -183,6 +183,21 @@ def test_the_error_of_a_quantile_is_read_off_its_neighbours(p):
         assert estimate(sample_of(x), p, 0.95).standard_error == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_unit_of_a_quantity_changes_no_flag():
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal(2000), rng.exponential(size=2000)):
+        flags = {statistic: estimate(sample_of(x), statistic, 0.95).calibrated for statistic in ("mean", "variance")}
+        for unit in (1e-3, 1e3):
+            assert flags == {name: estimate(sample_of(unit * x), name, 0.95).calibrated for name in flags}
+    assert flags == {"mean": False, "variance": False}
+
+
+def test_certain_events_end_at_1_and_two_values_have_an_interval():
+    assert bernoulli_mean(Moments.of(np.ones(50)), 0.95).interval[1] == 1.0
+    assert estimate(sample_of([0.0, 1.0]), "variance", 0.95).interval[0] < 0.5 * 2  # c = n: Bonett's n − z is below 1
+    assert np.prod(estimate(sample_of([0.0, 1.0]), "variance", 0.95).interval) == pytest.approx((0.5 * 2) ** 2)
+
+
 def test_a_sample_of_zeros_has_no_error_and_no_tail():
     for statistic in ("variance", "rms"):
         assert vars(estimate(sample_of(np.zeros(1000)), statistic, 0.95)) == {
