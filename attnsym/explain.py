@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from attnsym._page import Page
 from attnsym._plain import masked_scores, plain_output, with_sink
 from attnsym._scores import read_inputs
 from attnsym._settings import read_settings
@@ -57,8 +58,8 @@ class KeyStep:
     contribution: tuple[float, ...] | None
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Page):
     """
     One query's attention, step by step; ``print`` shows it as a table.
 
@@ -110,6 +111,11 @@ class Explanation:
         if self.output is not None:
             text.append(f"output {_vector(self.output)}")
         return "\n".join([*text, "", *textwrap.wrap(WHAT_WEIGHTS_ARE, 100)])
+
+    def _line(self) -> str:
+        return (
+            f"{len(self.rows)} keys, d_k = {len(self.query)}, scale {self.scale:.4g}, entropy {self.entropy:.4g} nats"
+        )
 
 
 @np.errstate(all="ignore")

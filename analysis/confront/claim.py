@@ -14,6 +14,7 @@ from analysis.confront.derived import Support, support
 from analysis.confront.inputs import Inputs
 from analysis.confront.relation import Relation
 from analysis.vocabulary.numbers import LARGEST_WHOLE
+from attnsym._page import Page
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +25,8 @@ Grid = Mapping[str, Sequence[Scalar]]
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True)
-class Claim:
+@dataclass(frozen=True, repr=False)
+class Claim(Page):
     """
     A statement about attention that a derivation, a prediction and a measurement must agree on.
 
@@ -166,3 +167,11 @@ class Claim:
                     raise ValueError(f"claim {self.key!r}: grid[{name!r}] takes text and numbers: got {value!r}")
         for combination in itertools.product(*grid.values()):
             yield Cell(tuple(zip(grid, combination, strict=True)))
+
+    def __str__(self) -> str:
+        """Return what is claimed, under which assumptions, from where, and the mistake that it excludes."""
+        lines = [f"{self.key}: {self.statement}"]
+        lines += [f"  Assumes: {'; '.join(self.assumptions)}."] * bool(self.assumptions)
+        lines += [f"  {self.meaning}"] * bool(self.meaning)
+        lines += [f"  The mistake to be excluded: {self.mistake}."] * bool(self.mistake)
+        return "\n".join([*lines, f"  Source: {self.source}."])

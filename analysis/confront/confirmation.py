@@ -15,9 +15,11 @@ from analysis.confront.cell import Scalar
 from analysis.confront.claim import Claim
 from analysis.confront.derived import Support, in_words
 from analysis.confront.relation import Judgement
+from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.versions import library_versions
+from attnsym._page import Page
 
 
 class ClaimVerdict(StrEnum):
@@ -43,8 +45,8 @@ class CellResult(Judgement):
     settings: dict[str, Scalar]
 
 
-@dataclass(frozen=True)
-class ClaimResult:
+@dataclass(frozen=True, repr=False)
+class ClaimResult(Page):
     """
     The verdict on one claim.
 
@@ -103,9 +105,19 @@ class ClaimResult:
             "cells": [{key: finite_or_none(value) for key, value in asdict(cell).items()} for cell in self.cells],
         }
 
+    def _line(self) -> str:
+        return f"{self.claim.key}: {self.verdict.value}"
+
+    def __str__(self) -> str:
+        """Return the verdict, what was claimed, and the cell that speaks most against it."""
+        lines = [f"{self.claim.key}: {self.verdict.value}", f"  {self.claim.statement}", f"  {self.reason}"]
+        lines.append(f"  {self.support.route}" + "".join(f"; {text}" for text in self.support.missing))
+        lines += [f"  The mistake to be excluded: {self.claim.mistake}."] * bool(self.claim.mistake)
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True, repr=False)
-class Confirmation:
+class Confirmation(Page):
     """
     The result of `confirm`.
 
@@ -165,7 +177,7 @@ class Confirmation:
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
         write_whole(path, text + "\n")
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the table and what stands below it."""
         rows = [list(_HEADER), *(_row(result) for result in self.claims)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
@@ -207,6 +219,14 @@ class Confirmation:
         for result in self.claims:
             if result.verdict is not ClaimVerdict.CONFIRMED:
                 yield f"{result.claim.key}: {result.verdict}: {result.reason}"
+
+    def _line(self) -> str:
+        return next(self._footer())
+
+    def to_dataframe(self) -> Any:
+        """Return `to_records` as a pandas DataFrame, one row a cell, its settings in one column."""
+        records = self.to_records()
+        return dataframe(records, list(records[0]) if records else ["claim", "verdict"])
 
 
 _HEADER = ("claim", "route", "predicted", "allowed", "measured", "z", "rival", "rival z", "verdict")

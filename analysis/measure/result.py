@@ -9,11 +9,13 @@ from typing import Any
 
 from analysis.measure.file import read_study, write_study
 from analysis.vocabulary.frames import dataframe
+from analysis.vocabulary.text import printable
 from analysis.vocabulary.versions import library_versions
+from attnsym._page import Page
 
 
-@dataclass(frozen=True)
-class StudyRow:
+@dataclass(frozen=True, repr=False)
+class StudyRow(Page):
     """
     One statistic of one cell.
 
@@ -67,9 +69,17 @@ class StudyRow:
     normalizer_bias: float | None = None
     qk_norm: str | None = None
 
+    def __str__(self) -> str:
+        """Return the estimate with its error, where it was taken, and the exact value."""
+        exact = "" if self.prediction is None else f", exact {self.prediction:z.6g}"
+        z = "" if self.z_score is None else f" (z {self.z_score:+z.2f})"
+        where = f"d_k={self.d_k} n_keys={self.n_keys} scale={self.scale}"
+        what = f"{self.statistic} of {printable(self.quantity)} at {where}"
+        return f"{what}: {self.estimate:z.6g} ± {self.standard_error:.2g}{exact}{z}"
 
-@dataclass(frozen=True)
-class Study:
+
+@dataclass(frozen=True, repr=False)
+class Study(Page):
     """
     The result of `run_study`.
 
@@ -104,8 +114,16 @@ class Study:
         return Study(**read_study(path, StudyRow))
 
     def to_dataframe(self) -> Any:
-        """Return the rows as a pandas DataFrame; ImportError with the line to install if pandas is missing."""
-        return dataframe(self.to_records(), list(StudyRow.__dataclass_fields__))
+        """
+        Return the rows as a pandas DataFrame, the interval as `interval_low` and `interval_high`.
+
+        ImportError with the line to install if pandas is missing.
+        """
+        names = list(StudyRow.__dataclass_fields__)
+        at = names.index("interval")
+        names[at : at + 1] = ["interval_low", "interval_high"]
+        records = [row | dict(zip(names[at : at + 2], row["interval"], strict=True)) for row in self.to_records()]
+        return dataframe(records, names)
 
     def plot(self) -> Any:
         """Return a matplotlib Figure of the estimates with error bars and predictions."""
@@ -113,4 +131,12 @@ class Study:
 
     def _repr_html_(self) -> str:
         text: str = importlib.import_module("analysis.show.tables").html_table(self)
+        return text
+
+    def _line(self) -> str:
+        return f"{printable(self.name)}: {len(self.rows)} row{'s' * (len(self.rows) != 1)}, seed {self.seed}"
+
+    def __str__(self) -> str:
+        """Return the table."""
+        text: str = importlib.import_module("analysis.show.tables").plain_table(self)
         return text

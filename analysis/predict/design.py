@@ -16,12 +16,13 @@ from analysis.predict.mechanism.setting import read_mechanism
 from analysis.predict.to_six_digits import to_six_digits
 from analysis.vocabulary.numbers import number, positive_integer, shown
 from analysis.vocabulary.scale import ScaleLike, resolve_scale
+from attnsym._page import Page
 
 BFLOAT16_DIGITS = 8  # of the significand, the hidden one counted
 
 
-@dataclass(frozen=True)
-class Design:
+@dataclass(frozen=True, repr=False)
+class Design(Page):
     """
     The scores of one head at initialisation.
 
@@ -56,6 +57,15 @@ class Design:
     query_gradient_norm: float
     largest_score: float
     bfloat16_error: float
+
+    def _line(self) -> str:
+        return f"score variance {self.score_variance:.4g}, {self.entropy_fraction:.2%} of log n_keys"
+
+    def __str__(self) -> str:
+        """Return the numbers, and the advice below them."""
+        numbers = {name: value for name, value in vars(self).items() if name != "advice"}
+        width = max(map(len, numbers))
+        return "\n".join([*(f"{name:{width}} {value:.6g}" for name, value in numbers.items()), *self.advice])
 
 
 def design(

@@ -80,6 +80,18 @@ def needs_footnote(study: Study) -> bool:
     return any(row.z_score is not None and not row.calibrated for row in study.rows)
 
 
+def plain_table(study: Study) -> str:
+    """Return the table as lines of text, whatever the width of the terminal."""
+    headings, rows = table_of(study)
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    right = [name not in _TEXT_COLUMNS for name in headings]
+    lines = [
+        "  ".join(text.rjust(w) if r else text.ljust(w) for text, w, r in zip(row, widths, right, strict=True)).rstrip()
+        for row in (headings, *rows)
+    ]
+    return "\n".join([caption(study), *lines, *([FOOTNOTE] if needs_footnote(study) else [])])
+
+
 def text_table(study: Study) -> Table:
     """Return a table for a terminal."""
     from rich import box

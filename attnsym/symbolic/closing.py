@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import sympy
 
+from attnsym._page import Page
 from attnsym.symbolic.deciding import decide, roots
 from attnsym.symbolic.derivation.steps import Equation
 from attnsym.symbolic.language import notation as n
@@ -40,8 +42,8 @@ class NotDetermined(ValueError):
         self.missing, self.partial = missing, partial
 
 
-@dataclass(frozen=True)
-class ClosedForm:
+@dataclass(frozen=True, repr=False)
+class ClosedForm(Page):
     """
     What an expression is, under assumptions.
 
@@ -69,6 +71,13 @@ class ClosedForm:
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.statement.to_latex()}$"
+
+    def _repr_html_(self) -> str:
+        under = "".join(
+            f"<li>{escape(item.sentence)} <code>{escape(str(item))}</code></li>" for item in self.assumptions
+        )
+        finite = f"<p>Finite must be: {escape(', '.join(self.required))}.</p>" if self.required else ""
+        return f"{self.statement.to_mathml()}{f'<ul>{under}</ul>' if under else ''}{finite}"
 
 
 def closed_form(expression: Any, assuming: Iterable[str | Assumption] = ()) -> ClosedForm:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from attnsym._page import Page
+
 
 class Truth(Enum):
     """TRUE and FALSE are proved, FALSE by a witness; UNKNOWN is neither, and never a pass."""
@@ -15,8 +17,8 @@ class Truth(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Page):
     """
     What a check found.
 

@@ -323,7 +323,7 @@ def test_faults_are_identified(name):
     function, keywords, expected = FAULTY[name]
     audit = audit_callable(function, **keywords)
     faults = {item.code for item in audit.faults}
-    assert faults == expected, repr(audit)
+    assert faults == expected, str(audit)
     for item in audit.faults:
         assert item.evidence
         assert item.fix
@@ -334,8 +334,8 @@ def test_faults_are_identified(name):
 def test_variants_are_named_and_not_accused(name):
     function, keywords, read = LEGITIMATE[name]
     audit = audit_callable(function, **keywords)
-    assert audit.faults == (), repr(audit)
-    assert read(audit), repr(audit)
+    assert audit.faults == (), str(audit)
+    assert read(audit), str(audit)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ LIMITS = {
 @pytest.mark.parametrize("code", LIMITS)
 def test_limits_are_noted(code):
     audit = audit_callable(LIMITS[code])
-    assert code in codes(audit), repr(audit)
+    assert code in codes(audit), str(audit)
     assert audit.faults == ()
 
 
@@ -411,7 +411,7 @@ def test_no_line_is_invented():
     assert item.likely_line == ""  # that source says nothing of reshapes
     assert source_line(np.linalg.norm, "sqrt") is None
     assert source_line(textwrap.dedent, "re") is None
-    for text in (repr(audit_callable(FAULTY[name][0])) for name in ("softmax twice", "keys of another batch item")):
+    for text in (str(audit_callable(FAULTY[name][0])) for name in ("softmax twice", "keys of another batch item")):
         assert "probably like" not in text
         assert "Line: ." not in text
 
@@ -472,7 +472,7 @@ def test_a_joint_projection_is_taken_out(order, fault):
 
 
 def test_softmax_twice_is_given_no_scale_and_is_not_called_clipping():
-    text = repr(audit_callable(FAULTY["softmax twice"][0]))
+    text = str(audit_callable(FAULTY["softmax twice"][0]))
     assert "softmax is applied twice" in text
     assert "scale not read" in text
     assert "clip" not in text
@@ -492,7 +492,7 @@ def test_a_boolean_mask_that_is_added_is_a_warning_where_floating_ones_work():
 
 
 def test_counts_have_their_plural():
-    assert "1 error, 0 warnings, " in repr(audit_callable(FAULTY["softmax twice"][0]))
+    assert "1 error, 0 warnings, " in str(audit_callable(FAULTY["softmax twice"][0]))
 
 
 def test_number_of_heads_is_found_in_a_merged_axis():

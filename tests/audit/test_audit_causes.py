@@ -90,7 +90,7 @@ def test_the_largest_factor_is_the_cause_also_against_a_shared_mean():
 def test_a_snapshot_never_claims_growth():
     for scale in (None, "unscaled"):
         audit = audit_tensors(gaussian(7, 1, 4, 50, 64), 3 * gaussian(8, 1, 4, 50, 64), scale=scale)
-        assert "growth" not in repr(audit)
+        assert "growth" not in str(audit)
 
 
 def test_the_factors_multiply_to_the_variance():
@@ -209,7 +209,7 @@ def test_empty_batches_and_no_queries_have_no_usable_rows(shape):
     audit = audit_tensors(np.ones(shape), key, key)
     assert [head.verdict for head in audit.heads] == ["no usable rows"] * 2
     assert audit.remedies("largest_score", 1.0) == ()
-    assert "no usable rows" in repr(audit)
+    assert "no usable rows" in str(audit)
 
 
 @pytest.mark.parametrize("state", ["raise", "warn"])
@@ -219,5 +219,5 @@ def test_the_callers_error_state_is_neither_used_nor_changed(state):
     with np.errstate(all=state):
         audit = audit_tensors(q, k, q, attn_mask=np.where(np.tri(9) > 0, 0.0, -np.inf), scale=1e308)
         assert audit.heads[0].rows_nonfinite
-        repr(audit), audit._repr_html_(), audit.remedies("largest_score", 1.0)
+        str(audit), audit._repr_html_(), audit.remedies("largest_score", 1.0)
         assert set(np.geterr().values()) == {state}

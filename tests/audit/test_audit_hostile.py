@@ -130,7 +130,7 @@ def test_options_that_no_audit_ends_with_are_refused(keywords, message):
 
 
 def test_an_intended_scale_of_zero():
-    assert "0.25 where 0 is intended" in repr(audit_callable(build(), intended_scale=0))
+    assert "0.25 where 0 is intended" in str(audit_callable(build(), intended_scale=0))
     flat = audit_callable(build(scale=lambda d, h, n: 0.0), intended_scale=0)
     assert flat.faults == ()
     assert flat.scale.value == 0

@@ -342,7 +342,7 @@ def test_rows_with_nan_are_left_out_and_named():
     assert (one_key.rows, one_key.rows_nonfinite, one_key.verdict) == (0, 10, "not finite")
     audit = audit_tensors(q, k)
     json.loads(json.dumps(audit.to_dict(), allow_nan=False))
-    assert "not finite" in repr(audit)
+    assert "not finite" in str(audit)
 
 
 def test_nan_behind_the_mask_does_not_count():

@@ -215,7 +215,7 @@ def test_layers_names_json_and_words(tmp_path):
     assert [(h.layer, h.head) for h in audit.heads] == [(name, head) for name in layers for head in (0, 1)]
     audit.to_json(tmp_path / "w.json")
     assert json.loads((tmp_path / "w.json").read_text())["heads"] == audit.to_records()
-    assert "\x1b" not in repr(audit)
+    assert "\x1b" not in str(audit)
     assert "<img>" not in audit._repr_html_()
     assert audit.null in audit.summary()
     as_list = audit_weights(list(layers.values()), list(layers.values()), num_heads=2, names=list(layers))

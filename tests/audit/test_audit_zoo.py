@@ -26,8 +26,8 @@ def errors(audit):
 def test_a_correct_design_is_named_and_not_accused(name):
     design = DESIGNS[name]
     audit = audit_callable(design.function, **design.keywords)
-    assert errors(audit) == [], repr(audit)
-    assert re.search(design.named, repr(audit)), repr(audit)
+    assert errors(audit) == [], str(audit)
+    assert re.search(design.named, str(audit)), str(audit)
 
 
 @pytest.mark.slow
@@ -35,8 +35,8 @@ def test_a_correct_design_is_named_and_not_accused(name):
 def test_a_planted_fault_is_found_by_its_cause(name):
     planted = FAULTS[name]
     audit = audit_callable(planted.function, **planted.keywords)
-    assert audit.faults, repr(audit)
-    assert audit.faults[0].code in planted.causes, repr(audit)
+    assert audit.faults, str(audit)
+    assert audit.faults[0].code in planted.causes, str(audit)
 
 
 @pytest.mark.slow

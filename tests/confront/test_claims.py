@@ -222,7 +222,7 @@ def test_z_scores_are_standard_normal():
 @pytest.mark.slow
 def test_every_claim_is_confirmed_at_the_default_budget():
     confirmation = confirm(seed=1)
-    assert confirmation.passed, repr(confirmation)
+    assert confirmation.passed, str(confirmation)
 
 
 def with_known_predictions(claim):

@@ -288,7 +288,7 @@ def test_a_setting_that_is_not_there_is_named():
 
 def test_the_table_reads_at_a_glance():
     confirmation = confirm([coin_claim(), coin_claim(key="biased-coin", predict=six_tenths, rival=half)])
-    lines = repr(confirmation).splitlines()
+    lines = str(confirmation).splitlines()
     assert lines[0].split() == [
         "claim",
         "route",

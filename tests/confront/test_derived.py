@@ -162,7 +162,7 @@ def test_table_json_and_report_say_it(capsys):
     assert result.verdict == "confirmed"
     assert result.to_dict()["route"] == "derived in part"
     assert result.to_dict()["missing"] == ["it proves E[kᵀq] = 0, and not the number measured here"]
-    assert "jacobian-spectral-norm: derived in part: it proves E[kᵀq] = 0" in repr(confirmation)
+    assert "jacobian-spectral-norm: derived in part: it proves E[kᵀq] = 0" in str(confirmation)
     (row,) = confirmation_view(confirmation)["rows"]
     assert row["route"] == "derived in part"
     assert row["missing"]
@@ -175,7 +175,7 @@ def test_table_json_and_report_say_it(capsys):
 
 def test_the_allowance_is_shown():
     result = confirm([BY_KEY["jacobian-trace-unscaled"], BY_KEY["score-mean"]], budget=0.01)
-    table = repr(result)
+    table = str(result)
     assert "exactly" in table
     assert "±" in result["jacobian-trace-unscaled"].shown.allowed
     assert result.to_dict()["claims"][0]["cells"][0]["allowance"] > 0

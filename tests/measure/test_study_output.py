@@ -154,7 +154,8 @@ def test_records_carry_every_field(study):
 def test_data_frame(study):
     pytest.importorskip("pandas")
     frame = study.to_dataframe()
-    assert frame.shape == (12, len(study.to_records()[0]))
+    assert frame.shape == (12, len(study.to_records()[0]) + 1)
+    assert [*zip(frame["interval_low"], frame["interval_high"], strict=True)] == [row.interval for row in study.rows]
     assert list(frame["d_k"].unique()) == [4, 16]
     assert list(Study((), name="x", seed=0).to_dataframe().columns) == list(frame.columns)
 

@@ -16,10 +16,11 @@ from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
+from attnsym._page import Page
 
 
-@dataclass(frozen=True)
-class CallableAudit:
+@dataclass(frozen=True, repr=False)
+class CallableAudit(Page):
     """
     What `audit_callable` found.
 
@@ -108,7 +109,7 @@ class CallableAudit:
             *(f"not probed: {printable(what)} ({printable(why)})" for what, why in self.skipped),
         )
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the page."""
         return "\n".join(self.lines())
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analysis.vocabulary.numbers import positive, shown
+from attnsym._page import Page
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class ClipFactors:
+@dataclass(frozen=True, repr=False)
+class ClipFactors(Page):
     """
     What to multiply W_Q, W_K and their biases with, head by head; 1 where a head needs nothing.
 
@@ -31,6 +32,19 @@ class ClipFactors:
     gamma: Array
     query: Array
     key: Array
+
+    def _line(self) -> str:
+        clipped = int((self.gamma < 1.0).sum())
+        return f"{clipped} of {len(self.gamma)} heads clipped, least factor {self.gamma.min():.4g}"
+
+    def __str__(self) -> str:
+        """Return the factors head by head."""
+        group = len(self.gamma) // len(self.key)
+        rows = (
+            f"head {n}: γ {g:.6g}, W_Q × {self.query[n]:.6g}, W_K × {self.key[n // group]:.6g}"
+            for n, g in enumerate(self.gamma)
+        )
+        return "\n".join(rows)
 
 
 def clip_factors(largest: ArrayLike, target: float, *, num_key_value_heads: int | None = None) -> ClipFactors:

@@ -11,6 +11,7 @@ from analysis.audit.over_time.states import FACTORS, Audit, Heads, HeadState, he
 from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
+from attnsym._page import Page
 
 CONCENTRATED = 0.4
 NOTABLE = 1.1
@@ -44,8 +45,8 @@ class HeadChange:
     factor_ratio: float
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Page):
     """
     What `compare_audits` found.
 
@@ -98,9 +99,12 @@ class Comparison:
             f"ones (median of the heads; {ratios[0]:.3g} to {ratios[-1]:.3g}); {count} are off by more than a tenth."
         )
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the summary."""
         return "\n".join(["Comparison of two audits", *self.summary()])
+
+    def _line(self) -> str:
+        return self.summary()[0]
 
 
 def compare_audits(before: Audit | Mapping[str, Any], after: Audit | Mapping[str, Any]) -> Comparison:

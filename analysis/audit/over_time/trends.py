@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from analysis.audit.over_time.words import headline, sentence, to_itself_sentenc
 from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
+from attnsym._page import Page
 
 MOST_NAMED = 12
 FALSE_ALARM = 0.01
@@ -22,8 +24,8 @@ DOUBLED = 2.0
 TARGETS = {"variance": 4.0, "entropy": 0.1, "largest": 100.0}
 
 
-@dataclass(frozen=True)
-class Trends:
+@dataclass(frozen=True, repr=False)
+class Trends(Page):
     """
     What `audit_trends` found.
 
@@ -107,7 +109,7 @@ class Trends:
             sentences.append(f"{len(still)} beyond a target without growing: {named}{more}.")
         return (*sentences, *self.notes)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the summary."""
         return "\n".join([f"Trends over {len(self.steps)} steps", *self.summary()])
 
@@ -141,3 +143,10 @@ class Trends:
             return ratio > DOUBLED
         quantile = -float(stdtrit(head.degrees_of_freedom, FALSE_ALARM / len(self.heads)))
         return head.rate > quantile * head.rate_standard_error
+
+    def _line(self) -> str:
+        return self.summary()[0]
+
+    def plot(self) -> Any:
+        """Return a matplotlib Figure: the trends of the heads that grow most."""
+        return importlib.import_module("analysis.show.plots").trends_figure(self)

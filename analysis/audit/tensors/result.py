@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 import os
@@ -21,14 +22,15 @@ from analysis.vocabulary.frames import dataframe
 from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
+from attnsym._page import Page
 
 WIDE = 4.0
 COARSE = 128.0  # from here on bfloat16 holds whole numbers only
 MOST_NAMED = 12
 
 
-@dataclass(frozen=True)
-class TensorAudit:
+@dataclass(frozen=True, repr=False)
+class TensorAudit(Page):
     """
     What `audit_tensors` found.
 
@@ -127,12 +129,19 @@ class TensorAudit:
         """Return the scale, soft-cap and clip factor that bring heads to a target; see `remedies`."""
         return remedies(self.heads, self._layers, self.rules, quantity, target, chosen=heads)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the summary."""
         return "\n".join([f"TensorAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
 
     def _repr_html_(self) -> str:
         return html_table(HEAD_COLUMNS, self.heads, self.summary())
+
+    def _line(self) -> str:
+        return f"{printable(self.source)}: {self.summary()[0]}"
+
+    def plot(self) -> Any:
+        """Return a matplotlib Figure: a map of the heads, layers down and heads across."""
+        return importlib.import_module("analysis.show.plots").audit_map(self)
 
 
 def _sentence(head: HeadAudit) -> str:

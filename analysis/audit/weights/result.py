@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 from collections import Counter
@@ -25,6 +26,7 @@ from analysis.vocabulary.output_file import write_whole
 from analysis.vocabulary.scale import Scale
 from analysis.vocabulary.strict_json import finite_or_none
 from analysis.vocabulary.text import printable
+from attnsym._page import Page
 
 COLUMNS = (
     Column("layer", "layer", "layer"),
@@ -41,8 +43,8 @@ COLUMNS = (
 MOST_NAMED = 12
 
 
-@dataclass(frozen=True)
-class WeightsAudit:
+@dataclass(frozen=True, repr=False)
+class WeightsAudit(Page):
     """
     What `audit_weights` found.
 
@@ -157,12 +159,19 @@ class WeightsAudit:
             )
         return (*sentences, self.null)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Return the summary."""
         return "\n".join([f"WeightsAudit of {printable(self.source)}, scale {self.scale}", *self.summary()])
 
     def _repr_html_(self) -> str:
         return html_table(COLUMNS, self.heads, self.summary())
+
+    def _line(self) -> str:
+        return f"{printable(self.source)}: {self.summary()[0]}"
+
+    def plot(self) -> Any:
+        """Return a matplotlib Figure: a map of the heads, layers down and heads across."""
+        return importlib.import_module("analysis.show.plots").audit_map(self)
 
 
 def _fetch(load: Callable[[], Projections], states: Any) -> LayerArrays:

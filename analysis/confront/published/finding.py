@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.confront.cell import Cell
+from attnsym._page import Page
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Row:
         return f"{self.cell}: {words}" if self.cell.settings else words
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(Page):
     """
     What came of holding a sentence against one ground.
 
@@ -82,3 +83,8 @@ class Finding:
             "errors": dict(self.errors),
             "rows": [row.to_dict() for row in self.rows],
         }
+
+    def __str__(self) -> str:
+        """Return what it found, and each case."""
+        where = f" ({self.regime})" if self.regime else ""
+        return "\n".join([f"{self.holds}{where}: {self.words}", *(f"  {row}" for row in self.rows)])

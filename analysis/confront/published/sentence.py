@@ -9,12 +9,13 @@ from typing import Any
 from analysis.confront.published.finding import Finding
 from analysis.confront.published.ground import Claimed, Derived, Ground
 from analysis.vocabulary.strict_json import finite_or_none
+from attnsym._page import Page
 
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, eq=False)
-class Sentence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Sentence(Page):
     """
     A published sentence about attention scores and the grounds on which it is adjudicated.
 
@@ -78,9 +79,14 @@ class Sentence:
         """
         return self.adjudicate().verdict
 
+    def __str__(self) -> str:
+        """Return what is said, and by whom."""
+        assumed = f"\n  Assumes or leaves out: {'; '.join(self.assumptions)}." if self.assumptions else ""
+        return f"{self.key}: {self.sentence}\n  Source: {self.source}.{assumed}"
 
-@dataclass(frozen=True)
-class Adjudication:
+
+@dataclass(frozen=True, repr=False)
+class Adjudication(Page):
     """
     What became of a sentence.
 

@@ -8,7 +8,7 @@ from attnsym.symbolic.derivation.steps import Axiom, Chain, Statement, Step
 from attnsym.symbolic.trusted.assumptions import Assumption
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Argument:
     """
     A derivation: what it says, under which assumptions, and why.

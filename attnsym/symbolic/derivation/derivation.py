@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnsym._page import Page
 from attnsym.symbolic.derivation import checking, page, weakest
 from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.trusted.assumptions import Assumption, assumption
@@ -12,8 +13,8 @@ from attnsym.symbolic.typeset.printing import Convention
 from attnsym.symbolic.verdict import Verdict
 
 
-@dataclass(frozen=True)
-class Derivation(Argument):
+@dataclass(frozen=True, repr=False)
+class Derivation(Argument, Page):
     """
     A derivation: what it says, under which assumptions, and why.
 
@@ -119,3 +120,6 @@ class Derivation(Argument):
 
     def __str__(self) -> str:
         return self.to_unicode()
+
+    def _line(self) -> str:
+        return f"{self.key}: {self.statement}"

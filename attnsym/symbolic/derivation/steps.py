@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from sympy import Symbol
 
+from attnsym._page import one_line
 from attnsym.symbolic.trusted.assumptions import Assumption
 from attnsym.symbolic.typeset.boxes import Box, math_element
 from attnsym.symbolic.typeset.equations import conditional, equation_box
@@ -16,7 +17,7 @@ Relation: TypeAlias = Literal["=", "≤"]
 Role: TypeAlias = Literal["statement", "lemma", "second route"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Equation:
     """
     Two expressions of the notation and how they compare.
@@ -61,6 +62,10 @@ class Equation:
     def __str__(self) -> str:
         """Return the Unicode line."""
         return self.to_unicode()
+
+    def __repr__(self) -> str:
+        """Return it in one line."""
+        return one_line(type(self).__name__, str(self))
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class Known:
         return (self.source.equation,) if self.source.supposed else ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step(Equation):
     """
     One step: two expressions, the rule that names it and the assumptions that it cites.
@@ -145,7 +150,7 @@ class Step(Equation):
     slack: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Chain:
     """Steps that follow one another and together prove one equation."""
 
@@ -153,6 +158,15 @@ class Chain:
     role: Role = "statement"
     heading: str = ""
     remainder: Any = None
+
+    def __str__(self) -> str:
+        """Return what it proves, and each step with its rule."""
+        steps = (f"  {step}   {step.rule}" for step in self.steps)
+        return "\n".join([str(self.equation), *steps])
+
+    def __repr__(self) -> str:
+        """Return what it proves, in one line."""
+        return one_line(type(self).__name__, f"{self.role}: {self.equation}")
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -177,7 +191,7 @@ class Chain:
         return Equation(self.steps[0].lhs, self.steps[-1].rhs, relation, remainder, self.supposing)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Statement:
     """The equations that a derivation proves."""
 
@@ -197,3 +211,7 @@ class Statement:
 
     def __str__(self) -> str:
         return self.to_unicode()
+
+    def __repr__(self) -> str:
+        """Return it in one line."""
+        return one_line(type(self).__name__, str(self))

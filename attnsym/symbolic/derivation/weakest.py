@@ -8,6 +8,7 @@ from itertools import combinations
 
 from sympy import IndexedBase, Symbol
 
+from attnsym._page import Page
 from attnsym.symbolic.deciding import decide
 from attnsym.symbolic.derivation.argument import Argument
 from attnsym.symbolic.derivation.steps import Chain, Equation
@@ -18,8 +19,8 @@ from attnsym.symbolic.trusted.assumptions import Assumption
 VECTORS = ("q", "k", "k2", "u", "w")
 
 
-@dataclass(frozen=True)
-class Needs:
+@dataclass(frozen=True, repr=False)
+class Needs(Page):
     """
     One statement and what it needs.
 
