@@ -474,6 +474,42 @@ def test_the_largest_of_one_dimensional_cosines_over_all_signs(kw, method):
     close(analysis.expected_max_weight(4, is_causal=True, **where), np.mean(list(largest.values())))
 
 
+def scores_of_one(kw):
+    """Nodes and weights for the score of one key: capped normal, or a cosine by Gauss and Jacobi."""
+    if "score" not in kw:
+        z, step = np.linspace(-9.5, 9.5, 801, retstep=True)
+        score = kw["softcap"] * np.tanh(kw["sigma"] * z / kw["softcap"])
+        return score, step * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    c, weight = special.roots_jacobi(60, (kw["d_k"] - 3) / 2, (kw["d_k"] - 3) / 2)
+    return kw["scale"] * c, weight / weight.sum()
+
+
+@pytest.mark.parametrize(
+    "kw",
+    [
+        {"sigma": 1.0, "softcap": 3.0},
+        {"sigma": 3.0, "softcap": 2.0},
+        {"score": "cosine", "d_k": 2, "scale": 3.0},
+        {"score": "cosine", "d_k": 3, "scale": 5.0},
+        {"score": "cosine", "d_k": 16, "scale": 8.0},
+    ],
+)
+def test_two_capped_keys_and_two_cosines_in_closed_form(kw):
+    score, weight = scores_of_one(kw)
+    for sink, bias in ((-math.inf, [0.0, 0.0]), (0.5, [1.0, 0.0])):
+        first, second = score[:, None] + bias[0], score + bias[1]
+        logsumexp = np.logaddexp(np.logaddexp(first, second), sink)
+        p, q, rest = np.exp(first - logsumexp), np.exp(second - logsumexp), np.exp(sink - logsumexp)
+        where = {**kw, "sink": sink, "bias": bias}
+        close(analysis.expected_logsumexp(2, **where), weight @ logsumexp @ weight)
+        close(analysis.expected_key_weight(2, **where), weight @ p @ weight)
+        close(analysis.expected_entropy(2, **where), weight @ special.entr([p, q, rest]).sum(axis=0) @ weight)
+        close(analysis.expected_power_sum(2, 2, **where), weight @ (p**2 + q**2) @ weight)
+        close(analysis.expected_jacobian_trace(2, **where), weight @ (p * (1 - p) + q * (1 - q)) @ weight)
+        frobenius = (p * (1 - p)) ** 2 + (q * (1 - q)) ** 2 + 2 * (p * q) ** 2
+        close(analysis.expected_jacobian_frobenius_squared(2, **where), weight @ frobenius @ weight)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "cap", "shift", "sink"), [(1.0, 3.0, 0.7, None), (2.0, 3.0, 7.0, -1.0)])
 def test_the_largest_of_two_capped_keys_that_are_shifted_apart(sigma, cap, shift, sink):
