@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -104,7 +104,7 @@ def solve_command(
     keys = int_list(n_keys, "--n-keys")
     mechanism = mechanism_of(keys, mechanism)
     cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in keys]
-    found = [float(scale_for(quantity, target, n, d_k=d, **mechanism)) for n, d in cells]
+    found = [float(scale_for(cast(Any, quantity), target, n, d_k=d, **mechanism)) for n, d in cells]
     name = "sigma" if d_k is None else "scale"
     if as_json:
         answers = [

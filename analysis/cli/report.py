@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.cli._app import JsonOption, app, print_json
+from analysis.vocabulary.names import QuantityName, StatisticName
 from analysis.vocabulary.text import printable
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _studies(seed: int, workers: int | None) -> list[Study]:
     """Return the report's studies; each figure shows mean, spread and what a mean alone would hide."""
     from analysis.measure.study import run_study
 
-    def study(quantity: str, *statistics: str, replicates: int) -> Study:
+    def study(quantity: QuantityName, *statistics: StatisticName, replicates: int) -> Study:
         return run_study(
             quantity,
             d_k=_D_K,

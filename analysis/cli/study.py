@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -62,28 +62,28 @@ def study(
     with _executor(dask, processes) as executor:
         try:
             result = run_study(
-                quantity,
+                cast(Any, quantity),
                 d_k=int_list(d_k, "--d-k"),
                 n_keys=None if n_keys is None else int_list(n_keys, "--n-keys"),
                 scale=[_number_or_text(part) for part in text_list(scale)],
                 law=_law(law),
                 alignment=alignment,
                 key_correlation=key_correlation,
-                score=score,
+                score=cast(Any, score),
                 softcap=softcap,
                 is_causal=causal,
                 sink=sink,
                 bias=bias,
-                normalizer=normalizer,
+                normalizer=cast(Any, normalizer),
                 normalizer_bias=normalizer_bias,
-                qk_norm=qk_norm,
-                statistic=[_number_or_text(part) for part in text_list(statistic)],
+                qk_norm=cast(Any, qk_norm),
+                statistic=cast(Any, [_number_or_text(part) for part in text_list(statistic)]),
                 replicates=replicates,
                 target_rse=target_rse,
                 max_replicates=max_replicates,
                 confidence_level=confidence_level,
-                sampler=sampler,
-                precision=precision,
+                sampler=cast(Any, sampler),
+                precision=cast(Any, precision),
                 seed=seed,
                 name=name,
                 workers=workers,

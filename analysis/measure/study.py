@@ -22,6 +22,15 @@ from analysis.measure.run.progress import progress_bar
 from analysis.measure.run.shards import run_cells
 from analysis.measure.run.store import Store
 from analysis.measure.settings import Asked, Settings, read_settings
+from analysis.vocabulary.names import (
+    NormalizerName,
+    NormName,
+    PrecisionName,
+    QuantityName,
+    SamplerName,
+    ScoreName,
+    StatisticName,
+)
 from attnsym._threads import one_blas_thread
 
 __all__ = ["Study", "StudyInterrupted", "StudyRow", "run_study"]
@@ -44,7 +53,7 @@ class StudyInterrupted(KeyboardInterrupt):
 
 @np.errstate(all="ignore")  # a study checks that its numbers are finite, whatever its caller asks of NumPy
 def run_study(
-    quantity: str | Callable[..., Any],
+    quantity: QuantityName | Callable[..., Any],
     *,
     d_k: int | Sequence[int],
     n_keys: int | Sequence[int] | None = None,
@@ -52,21 +61,21 @@ def run_study(
     law: Any = "normal",
     alignment: float = 0.0,
     key_correlation: float = 0.0,
-    score: str | Callable[..., Any] = "dot",
+    score: ScoreName | Callable[..., Any] = "dot",
     softcap: float | None = None,
     is_causal: bool = False,
     sink: float | None = None,
     bias: str | ArrayLike | None = None,
-    normalizer: str = "softmax",
+    normalizer: NormalizerName = "softmax",
     normalizer_bias: float | None = None,
-    qk_norm: str | None = None,
-    statistic: str | float | Sequence[str | float] = "mean",
+    qk_norm: NormName | None = None,
+    statistic: StatisticName | float | Sequence[StatisticName | float] = "mean",
     replicates: int = 100_000,
     target_rse: float | None = None,
     max_replicates: int | None = None,
     confidence_level: float = 0.95,
-    sampler: str = "auto",
-    precision: str = "double",
+    sampler: SamplerName = "auto",
+    precision: PrecisionName = "double",
     seed: int = 0,
     name: str | None = None,
     workers: int | None = None,

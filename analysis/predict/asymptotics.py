@@ -10,6 +10,7 @@ import numpy as np
 from scipy import optimize, special
 
 from analysis.predict.arguments import standard_deviations, whole_numbers
+from analysis.vocabulary.names import ExpandedName
 
 APERY = float(special.zeta(3))
 
@@ -46,7 +47,7 @@ _LOGSUMEXP_SERIES = (
 
 
 @np.errstate(all="ignore")
-def high_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
+def high_temperature(quantity: ExpandedName, n_keys: int, sigma: float) -> Asymptotic:
     """
     Expand in σ², for small σ at fixed n_keys.
 
@@ -168,7 +169,7 @@ def normal_maximum(n_keys: int) -> NormalMaximum:
 
 
 @np.errstate(all="ignore")
-def low_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
+def low_temperature(quantity: ExpandedName, n_keys: int, sigma: float) -> Asymptotic:
     """
     Expand in 1/σ, for large σ at fixed n_keys: what unscaled attention (σ ≈ √d_k) does.
 
@@ -219,7 +220,7 @@ def low_temperature(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
 
 
 @np.errstate(all="ignore")
-def random_energy(quantity: str, n_keys: int, sigma: float) -> Asymptotic:
+def random_energy(quantity: ExpandedName, n_keys: int, sigma: float) -> Asymptotic:
     """
     Give the limit of many keys with σ/σ_c fixed, σ_c = √(2 log n): Derrida's random energy model.
 

@@ -17,6 +17,7 @@ from analysis.predict.mechanism.setting import MechanismArguments, read_mechanis
 from analysis.predict.of_quantity import exact_of, value_of
 from analysis.predict.routes import Values
 from analysis.predict.shares import check_arguments, find_predictable
+from analysis.vocabulary.names import SolvableName
 from analysis.vocabulary.quantity import Quantity
 from analysis.vocabulary.row_shares import ROW_SHARES
 
@@ -28,7 +29,7 @@ TINY = 1e-300
 
 
 def scale_for(
-    quantity: str,
+    quantity: SolvableName,
     target: ArrayLike,
     n_keys: ArrayLike,
     *,
