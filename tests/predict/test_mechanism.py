@@ -407,6 +407,14 @@ def test_what_a_high_sink_leaves_keeps_its_digits(sigma, sink):
         close(analysis.expected_max_weight(n, method=method, **where), step * largest.sum() * math.exp(-sink))
 
 
+@pytest.mark.parametrize("sigma", [0.1, 0.7, 2.5, 9.0])
+def test_what_no_float_holds_is_zero(sigma):
+    for beside in ({"sink": 1e3}, {"needle": 1e3}):
+        assert analysis.expected_jacobian_trace(5, sigma=sigma, **beside) < 1e-150
+        assert analysis.expected_entropy(5, sigma=sigma, **beside) < 1e-150
+        assert analysis.expected_key_weight(5, key=1, sigma=sigma, **beside) < 1e-150
+
+
 @pytest.mark.parametrize(("sigma", "needle"), [(0.1, 200.0), (1.0, 60.0), (3.0, 100.0)])
 def test_what_a_high_needle_leaves_keeps_its_digits(sigma, needle):
     # Its weight lacks (n - 1) e^-(difference of two scores) of 1; each key it outweighs adds p(1 - log p) to H.

@@ -15,6 +15,8 @@ from scipy import special
 from analysis.predict.mechanism.key_law import Array, KeyLaw
 from analysis.predict.quadrature import STEP, TAIL, _kappa, _wide_weights
 
+# Shares below e^-DEEPEST of another's are 0: not far beyond, a float ends.
+DEEPEST = 600.0
 # Column -> the power of w, and whether the score, or the part x that the query moves, multiplies it.
 NAMES = ("one", "two", "three", "kappa", "score", "slope", "one_x", "two_x", "two_xx")
 # From this deviation on a normal law is averaged over v = log w instead of over the score.
@@ -75,7 +77,7 @@ def further(law: KeyLaw, highest: float) -> float:
     if not law.is_plain:
         return 0.0
     x = min(highest, 0.0) + law.sigma**2
-    return max(0.0, math.hypot(max(x, 0.0), math.sqrt(2 * TAIL) * law.sigma) - x - TAIL)
+    return min(max(0.0, math.hypot(max(x, 0.0), math.sqrt(2 * TAIL) * law.sigma) - x - TAIL), DEEPEST)
 
 
 def _average(law: KeyLaw, u: Array, x: Array, weight: Array, names: frozenset[str]) -> dict[str, Array]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.predict.mechanism.columns import columns, further
+from analysis.predict.mechanism.columns import DEEPEST, columns, further
 from analysis.predict.mechanism.distinct import PRODUCT, Row, Term, alike, beside, closure, together
 from analysis.predict.mechanism.grid import RARE, UNSEEN, Grid, Group, centred, grid, second_end
 from analysis.predict.mechanism.interpolation import shifted_columns
@@ -199,7 +199,7 @@ def _joined(groups: Sequence[Group], counts: Array, terms: list[Term], unseen: f
     many = any(len(members) >= MANY_SHIFTS for members in by_law.values())
     present, least = [sized[i] for i in kept], [float(fewest[i]) for i in kept]
     where = grid(present, least, uniform=many, unseen=unseen)
-    end = max(float(where.u[-1]), second_end(present, least, unseen))
+    end = min(max(float(where.u[-1]), second_end(present, least, unseen)), float(where.u[-1]) + DEEPEST)
     names = frozenset(name.removeprefix("own_") for term in terms for name in term)
     total: Row | None = None
     for (law, is_sink), members in by_law.items():
