@@ -41,6 +41,7 @@ def compare_command(
 ) -> None:
     """Compare two audits head by head: what changed, and which factor of the variance did it."""
     from analysis.audit.over_time.change import compare_audits
+    from analysis.audit.over_time.states import kind_of
 
     first, second = (
         audited(path, weights=weights, num_heads=num_heads, key_heads=num_key_value_heads, scale=scale, causal=causal)
@@ -50,7 +51,10 @@ def compare_command(
     if json:
         print_json(result.to_dict())
     else:
-        print_table("Every head, before and after", _COLUMNS, result.heads)
+        bounded = kind_of(first) == "weights"  # of weights the largest score is a bound
+        print_table(
+            "Every head, before and after", _COLUMNS | ({"largest_before": "|s| ≤"} if bounded else {}), result.heads
+        )
         print_lines(result.summary())
 
 

@@ -264,3 +264,18 @@ def test_the_command_compares_tensors_json_and_checkpoints(tmp_path, capsys):
     assert [head["variance_ratio"] for head in json.loads(capsys.readouterr().out)["heads"]] == pytest.approx([16, 16])
     assert main(["audit", *both, "--weights", "--num-heads", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == [1, 2]
+
+
+def test_a_bound_is_not_called_a_maximum(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.savez(
+            tmp_path / f"{name}.npz", **{f"layers.0.{part}_proj.weight": rng.standard_normal((16, 16)) for part in "qk"}
+        )
+        np.savez(tmp_path / f"t{name}.npz", q=rng.standard_normal((1, 2, 8, 4)), k=rng.standard_normal((1, 2, 8, 4)))
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--weights", "--num-heads", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "|s| ≤" in shown
+    assert "max |s|" not in shown
+    assert main(["compare", str(tmp_path / "ta.npz"), str(tmp_path / "tb.npz")]) == 0
+    assert "max |s|" in capsys.readouterr().out

@@ -362,8 +362,9 @@ def test_series_of_a_figure():
 
 def test_the_page_of_the_documentation_is_what_was_computed(found):
     text = (Path(__file__).parents[2] / "docs" / "published.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \|.*\| ([^|]+) \|$", text, re.MULTILINE)
-    assert rows == [(item.sentence.key, item.verdict) for item in by_how_wrong(list(found.values()))]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|.*\| \[(.+)\]\(sentences/\1\.md\) \| ([^|]+) \|$", text, re.MULTILINE)
+    ordered = by_how_wrong(list(found.values()))
+    assert rows == [(item.sentence.key, item.error_in_words, item.verdict) for item in ordered]
     for item in found.values():
         assert item.sentence.sentence in text
         assert item.sentence.source in text

@@ -77,7 +77,8 @@ class Watcher:
 
         Call it once per optimiser step: its maxima are those of all micro-batches of it. Where torch.distributed runs
         they are reduced by maximum over its processes, all of which must make this call (`group`: some of them only;
-        under tensor parallelism the data-parallel ones, since elsewhere a head's number means another head).
+        under tensor parallelism the data-parallel ones, since elsewhere a head's number means another head). With
+        ``every_score=False`` no single score is seen: the maxima are NaN.
         """
         return self._capture.maxima.take(group)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,24 @@ class Adjudication(Page):
     def error(self) -> float:
         """How wrong it is at worst, as a share of the true number: inf where no number measures it."""
         return max(finding.error for finding in self.findings)
+
+    @property
+    def error_in_words(self) -> str:
+        """The error as a table shows it: a share of the true number, or from ten times on how many times too much."""
+        if math.isinf(self.error):
+            return "—"
+        if self.error >= 10.0:
+            return f"× {self.error + 1.0:,.0f}" if self.error < 1e4 else "× over 10,000"
+        percent = 100.0 * self.error
+        return (
+            "0"
+            if percent == 0.0
+            else "< 0.1 %"
+            if percent < 0.1
+            else f"{percent:.1f} %"
+            if percent < 10
+            else f"{percent:,.0f} %"
+        )
 
     @property
     def shown(self) -> Finding:
