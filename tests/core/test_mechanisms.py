@@ -356,3 +356,12 @@ def test_dropout_is_the_same_block_by_block():
             scaled_dot_product_attention(q, k, v, dropout_p=0.3, rng=5, **options)[0], cut, atol=1e-14
         )
         np.testing.assert_allclose(plain_output(x, settings, 0.3, 5)[0], cut, rtol=0, atol=1e-14)
+
+
+def test_relu_of_one_key_is_not_divided():
+    """relu(s)/n at n = 1, and its derivative."""
+    query, key, value = np.array([[2.0]]), np.array([[3.0]]), np.array([[5.0]])
+    assert attention_weights(query, key, scale=1.0, normalizer="relu").tolist() == [[6.0]]
+    pulled = scaled_dot_product_attention_vjp(query, key, value, np.array([[1.0]]), scale=1.0, normalizer="relu")
+    assert [part.tolist() for part in pulled] == [[[15.0]], [[10.0]], [[6.0]]]
+    assert attention_weights(query, key[:0], scale=1.0, normalizer="relu").shape == (1, 0)
