@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from analysis.audit.tensors.rows import HeadAudit
 from analysis.show.drawing import drawable, drawn_without_latex, new_figure, shortened
@@ -54,7 +55,9 @@ def weights_figure(weights: ArrayLike, *, title: str = "attention weights", toke
 def map_figure(values: ArrayLike, *, title: str, label: str = "", row_names: Sequence[str] = ()) -> Figure:
     """Draw a matrix (layers, heads) as a map, NaN left blank, each cell with its number where there is room."""
     array = _matrix(values)
-    figure = new_figure(min(1.6 + 0.5 * array.shape[1], 14), min(1.2 + 0.36 * array.shape[0], 12))
+    figure = new_figure(
+        min(1.6 + 0.5 * array.shape[1], 14), min(max(2.2, 1.2 + 0.36 * array.shape[0]), 12)
+    )  # room for the label of the colours
     map_axes(array, title=title, label=label, row_names=row_names, ax=figure.subplots())
     return figure
 
@@ -80,6 +83,7 @@ def map_axes(
     axis = new_figure(5.2, 4.0).subplots() if ax is None else ax
     _heatmap(axis, array, label=label, logarithmic=logarithmic and bool(np.isfinite(array).any()))
     axis.set(xlabel="head", ylabel="layer")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     if 0 < len(row_names) <= 40:
         axis.set_yticks(range(len(row_names)), [shortened(name) for name in row_names], fontsize=8)
     axis.set_title(drawable(title), fontsize=10)

@@ -33,7 +33,10 @@ def sentence(head: HeadTrend, targets: Mapping[str, float]) -> str:
         for name, step in head.crossed.items()
         if step is not None
     ]
-    error = "" if math.isnan(head.rate_standard_error) else f" ± {1000 * head.rate_standard_error:.2g}"
+    scatter = head.rate_standard_error
+    if scatter < 1e-9 * abs(head.rate):  # what rounding leaves of a straight line
+        scatter = 0.0
+    error = "" if math.isnan(scatter) else f" ± {1000 * scatter:.2g}"
     words = (
         f"{printable(head.layer)}, head {head.head}: variance {head.variance[0]:.3g} to {head.variance[-1]:.3g}, "
         f"log variance {1000 * head.rate:+.3g}{error} per 1,000 steps; entropy fraction {head.entropy[0]:.3g} to "
