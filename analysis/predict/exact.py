@@ -15,9 +15,11 @@ from numpy.typing import ArrayLike
 
 from analysis.predict.mechanism.setting import MechanismArguments, OtherArguments
 from analysis.predict.routes import Method, Values, expectation
+from analysis.predict.typed import of_key, of_order, of_row, of_sink, of_vectors
 from analysis.vocabulary.scale import ScaleLike
 
 
+@of_row
 def expected_logsumexp(
     n_keys: ArrayLike,
     *,
@@ -69,6 +71,7 @@ def expected_logsumexp(
     return expectation("logsumexp", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_row
 def expected_entropy(
     n_keys: ArrayLike,
     *,
@@ -107,6 +110,7 @@ def expected_entropy(
     return expectation("entropy", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_order
 def expected_power_sum(
     order: int,
     n_keys: ArrayLike,
@@ -147,6 +151,7 @@ def expected_power_sum(
     return expectation("power_sum_2" if order == 2 else "power_sum_3", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_row
 def expected_jacobian_trace(
     n_keys: ArrayLike,
     *,
@@ -184,6 +189,7 @@ def expected_jacobian_trace(
     return expectation("jacobian_trace", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_row
 def expected_jacobian_frobenius_squared(
     n_keys: ArrayLike,
     *,
@@ -221,6 +227,7 @@ def expected_jacobian_frobenius_squared(
     return expectation("jacobian_frobenius_squared", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_row
 def expected_max_weight(
     n_keys: ArrayLike,
     *,
@@ -258,6 +265,7 @@ def expected_max_weight(
     return expectation("max_weight", n_keys, sigma, d_k, scale, method, mechanism)
 
 
+@of_vectors
 def expected_query_gradient_squared(
     n_keys: ArrayLike,
     *,
@@ -299,6 +307,7 @@ def expected_query_gradient_squared(
     return expectation("query_gradient", n_keys, None, d_k, scale, method, mechanism)
 
 
+@of_key
 def expected_key_weight(
     n_keys: ArrayLike,
     *,
@@ -341,6 +350,7 @@ def expected_key_weight(
     return expectation("key_weight", n_keys, sigma, d_k, scale, method, mechanism, key=whole.astype(np.int64))
 
 
+@of_sink
 def expected_sink_weight(
     n_keys: ArrayLike,
     *,
