@@ -46,6 +46,7 @@ _AXES = {
 _SAYS = {"at most": "says at most", "at least": "says at least", "other than": "says other than"}
 _BLUE, _RED = "#1b6ca8", "#c8452f"
 _MARKERS = "osD^"  # a series' own, filled or not
+SMALLEST = 8.6  # points: nine pixels where a phone shrinks the figure to its width
 _LOGARITHMIC_X, _LOGARITHMIC_Y = 8, 30  # from this ratio of the largest to the smallest on
 
 
@@ -67,17 +68,20 @@ def sentence_figure(ground: Numbers, finding: Finding, along: str) -> Figure:
 
     A line each, the sentence's broken, and a marker each where other settings vary; bars are two standard errors.
     """
-    figure = new_figure(4.4, 2.7)
-    axes = figure.subplots()
+    figure = new_figure(4.4, 2.9)
+    figure.set_layout_engine("none")  # fitting margins to the labels draws each figure twice, of more than a hundred
+    title = bool(finding.regime)
+    axes = figure.subplots(gridspec_kw={"left": 0.27, "right": 0.97, "bottom": 0.16, "top": 0.86 if title else 0.97})
+    axes.tick_params(labelsize=SMALLEST)
     series = series_of(finding.rows, along)
     for place, (label, rows) in enumerate(series.items()):
         _draw(axes, rows, along, _MARKERS[place % len(_MARKERS)], label, _SAYS.get(ground.relation, "says"))
     _scale_axes(axes, finding.rows, along)
-    axes.set_xlabel(_AXES.get(along, along))
-    axes.set_ylabel(_wrapped(ground.what, 32), fontsize=7)
+    axes.set_xlabel(_AXES.get(along, along), fontsize=SMALLEST)
+    axes.set_ylabel(_wrapped(ground.what, 32), fontsize=SMALLEST)
     if finding.regime:
-        axes.set_title(_wrapped(finding.regime, 60), fontsize=8)
-    axes.legend(fontsize=7, frameon=False)
+        axes.set_title(_wrapped(finding.regime, 60), fontsize=SMALLEST)
+    axes.legend(fontsize=SMALLEST, frameon=False)
     return figure
 
 
@@ -145,6 +149,8 @@ def _scale_axes(axes: Axes, rows: Sequence[Row], along: str) -> None:
 
 
 def _tick(value: float) -> str:
+    if 1e4 <= value < 1e7 and value == int(value) and value % 1e5:
+        return f"{value:,.0f}"
     power = round(math.log10(value)) if value >= 1e5 else 0
     return rf"$10^{{{power}}}$" if power and math.isclose(value, 10.0**power) else f"{value:.4g}"
 

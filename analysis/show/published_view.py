@@ -45,7 +45,9 @@ def sentence_view(item: Adjudication) -> dict[str, Any]:
             figure = sentence_figure(ground, finding, along)
             title = ground.what + (f" ({finding.regime})" if finding.regime else "")
             name = f"published-{record.key}-{place}"
-            figures.append(Markup(svg(figure, name=name, title=title, description=described(finding, along))))
+            figures.append(
+                Markup(svg(figure, name=name, title=title, description=described(finding, along), plain_text=True))
+            )
         if ground.sample is None:
             plain.append(f"Nothing is drawn for {ground.what}: {ground.undrawn}.")
     return {

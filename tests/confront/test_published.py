@@ -327,6 +327,15 @@ def test_rows_of_the_report(found, tmp_path):
         write_report(tmp_path / "r.html", published=[3])
 
 
+def test_the_figures_leave_room_on_a_page_of_three_megabytes(found):
+    figures = [figure for item in found.values() for figure in sentence_view(item)["figures"]]
+    assert sum(map(len, figures)) < 1_400_000
+    assert max(map(len, figures)) < 30_000
+    assert all("currentColor" in figure and "<text" in figure for figure in figures)
+    ticks = [re.findall(r"text-anchor: end[^>]*>([^<]+)</text>", figure) for figure in figures]
+    assert all(len(set(own)) == len(own) for own in ticks)  # no digit of a label is cut
+
+
 @pytest.mark.parametrize("sentence", PUBLISHED, ids=name)
 def test_every_sentence_opens_to_a_figure(sentence, found):
     curves = [finding for finding in found[sentence.key].findings if finding.rows and curve_of(finding.rows)]
