@@ -81,7 +81,6 @@ INVERSE_Z, EXP = Component("1/Z"), Component("exp s", (1,))
         (Mean(Power(Component("W", (1, 2)), 4)), "d_model", SMALL_W, (0, -2)),
         (Mean(Power(Component("W", (1, 2)), 4)), "d_k", SMALL_W, (0, 0)),
     ],
-    ids=str,
 )
 def test_powers_of_a_size_are_bounded(term, sort, facts, expected):
     assert degrees(term, sort, facts) == expected
