@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from html import escape
 
 MOST = 100  # characters of the line
@@ -32,3 +33,14 @@ def one_line(name: str, text: str) -> str:
     words = " ".join(text.split("\n", 1)[0].split()).removeprefix(name).strip()
     whole = f"<{name} {words}>"
     return whole if len(whole) <= MOST else f"{whole[: MOST - 2]}…>"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = ()) -> list[str]:
+    """Return rows of cells as lines, each column as wide as its widest, to the right but for those named."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(w) if at in left else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

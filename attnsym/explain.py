@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attnsym._page import Page
+from attnsym._page import Page, aligned
 from attnsym._plain import masked_scores, plain_output, with_sink
 from attnsym._scores import read_inputs
 from attnsym._settings import read_settings
@@ -107,7 +107,7 @@ class Explanation(Page):
             lines.append(["sink", "", "", *map(_number, known), *[""] * (len(header) - 6)])
         sums = f"sum of exponentials {_number(self.exponential_sum)}, entropy {_number(self.entropy)} nats"
         text = [f"query {_vector(self.query)}, d_k = {len(self.query)}, scale = {_number(self.scale)}", ""]
-        text += [*_aligned([header, *lines]), "", sums]
+        text += [*aligned([header, *lines]), "", sums]
         if self.output is not None:
             text.append(f"output {_vector(self.output)}")
         return "\n".join([*text, "", *textwrap.wrap(WHAT_WEIGHTS_ARE, 100)])
@@ -249,8 +249,3 @@ def _number(x: float) -> str:
 def _vector(x: tuple[float, ...]) -> str:
     shown = [_number(component) for component in x[:4]] + (["…"] if len(x) > 4 else [])
     return shown[0] if len(x) == 1 else f"({', '.join(shown)})"
-
-
-def _aligned(table: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]

@@ -35,55 +35,33 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+def within(folder: str, names: str) -> list[str]:
+    """Return the paths of modules of one folder."""
+    return [f"{folder}/{name}.py" for name in names.split()]
+
+
 # What is mutated, and the tests that may cover it.
 GROUPS: dict[str, tuple[list[str], list[str]]] = {
     "core": (
-        [
-            *(
-                f"attnsym/{name}.py"
-                for name in ("softmax", "heads", "masks", "norms", "positions", "attention", "backward")
-            ),
-            *(
-                f"attnsym/_{name}.py"
-                for name in ("scores", "plain", "rows", "activations", "sizes", "score_tiles", "blocks")
-            ),
-            *("attnsym/_backward_blocks.py", "attnsym/tiling.py"),
-        ],
+        within("attnsym", "softmax heads masks norms positions attention backward tiling")
+        + within("attnsym", "_scores _plain _rows _activations _sizes _score_tiles _blocks _backward_blocks"),
         ["tests/core"],
     ),
     "exact": (
-        [
-            *(
-                f"analysis/predict/{name}.py"
-                for name in ("quadrature", "average", "maximum", "row_sums", "score_moments")
-            ),
-            *(f"analysis/predict/{name}.py" for name in ("exact", "inverse", "crossing", "asymptotics", "score_law")),
-            *(f"analysis/predict/mechanism/{name}.py" for name in ("key_law", "row", "evaluate", "largest", "columns")),
-            *(f"analysis/predict/mechanism/{name}.py" for name in ("query", "causal", "distinct", "grid", "lengths")),
-        ],
+        within("analysis/predict", "quadrature average maximum row_sums score_moments exact inverse crossing")
+        + within("analysis/predict", "asymptotics score_law")
+        + within("analysis/predict/mechanism", "key_law row evaluate largest largest_plane normal_plane two_points")
+        + within("analysis/predict/mechanism", "columns query causal distinct grid lengths"),
         ["tests/predict"],
     ),
     "estimators": (
-        [
-            *(f"analysis/measure/estimate/{name}.py" for name in ("accumulators", "estimators")),
-            *(
-                f"analysis/measure/draw/{name}.py"
-                for name in ("conditional", "direct", "normals", "score_columns", "vectors")
-            ),
-        ],
+        within("analysis/measure/estimate", "accumulators estimators")
+        + within("analysis/measure/draw", "conditional direct normals score_columns vectors"),
         ["tests/measure"],
     ),
-    "kernel": (
-        [
-            f"attnsym/symbolic/trusted/{name}.py"
-            for name in ("kernel", "polynomial", "facts", "terms", "lemma", "labels")
-        ],
-        ["tests/symbolic"],
-    ),
-    "normal form": (
-        [f"attnsym/symbolic/trusted/{name}.py" for name in ("normal_form", "moments")],
-        ["tests/symbolic"],
-    ),
+    "kernel": (within("attnsym/symbolic/trusted", "kernel polynomial facts terms lemma labels"), ["tests/symbolic"]),
+    "normal form": (within("attnsym/symbolic/trusted", "normal_form moments"), ["tests/symbolic"]),
 }
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult,

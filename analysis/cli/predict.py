@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -101,10 +102,11 @@ def solve_command(
     """Print the scale (without --d-k, the standard deviation of the scores) that gives a wanted expectation."""
     from analysis.predict.inverse import scale_for
 
+    solve: Callable[..., Any] = scale_for  # which looks up the name that comes as text here
     keys = int_list(n_keys, "--n-keys")
     mechanism = mechanism_of(keys, mechanism)
     cells = [(n, d) for d in ([None] if d_k is None else int_list(d_k, "--d-k")) for n in keys]
-    found = [float(scale_for(cast(Any, quantity), target, n, d_k=d, **mechanism)) for n, d in cells]
+    found = [float(solve(quantity, target, n, d_k=d, **mechanism)) for n, d in cells]
     name = "sigma" if d_k is None else "scale"
     if as_json:
         answers = [

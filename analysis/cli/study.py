@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -59,31 +59,32 @@ def study(
 
     if output is not None:
         check_writable("--output", output)
+    measure: Callable[..., Study] = run_study  # which looks up the names that come as text here
     with _executor(dask, processes) as executor:
         try:
-            result = run_study(
-                cast(Any, quantity),
+            result = measure(
+                quantity,
                 d_k=int_list(d_k, "--d-k"),
                 n_keys=None if n_keys is None else int_list(n_keys, "--n-keys"),
                 scale=[_number_or_text(part) for part in text_list(scale)],
                 law=_law(law),
                 alignment=alignment,
                 key_correlation=key_correlation,
-                score=cast(Any, score),
+                score=score,
                 softcap=softcap,
                 is_causal=causal,
                 sink=sink,
                 bias=bias,
-                normalizer=cast(Any, normalizer),
+                normalizer=normalizer,
                 normalizer_bias=normalizer_bias,
-                qk_norm=cast(Any, qk_norm),
-                statistic=cast(Any, [_number_or_text(part) for part in text_list(statistic)]),
+                qk_norm=qk_norm,
+                statistic=[_number_or_text(part) for part in text_list(statistic)],
                 replicates=replicates,
                 target_rse=target_rse,
                 max_replicates=max_replicates,
                 confidence_level=confidence_level,
-                sampler=cast(Any, sampler),
-                precision=cast(Any, precision),
+                sampler=sampler,
+                precision=precision,
                 seed=seed,
                 name=name,
                 workers=workers,

@@ -105,9 +105,6 @@ class ClaimResult(Page):
             "cells": [{key: finite_or_none(value) for key, value in asdict(cell).items()} for cell in self.cells],
         }
 
-    def _line(self) -> str:
-        return f"{self.claim.key}: {self.verdict.value}"
-
     def __str__(self) -> str:
         """Return the verdict, what was claimed, and the cell that speaks most against it."""
         lines = [f"{self.claim.key}: {self.verdict.value}", f"  {self.claim.statement}", f"  {self.reason}"]

@@ -141,7 +141,7 @@ class _Measured:
 
 def _gap(proof: Any, measured: _Measured) -> str | None:
     """Return what is missing at one cell, None if nothing is: the reason of the first equation that is about it."""
-    reasons = [_reason(chain, measured) for chain in proof.chains if chain.role == "statement"]
+    reasons = [_reason(chain, measured) for chain in proof.stated]
     if None in reasons:
         return None
     return next(filter(None, reasons), _about_something_else(proof))

@@ -30,143 +30,101 @@ class MechanismNumbers(OtherNumbers, total=False):
     sink: float | None
 
 
+class Number(TypedDict, total=False):
+    """What a score is multiplied by, and by which route."""
+
+    scale: ScaleLike
+    method: Method
+
+
+class Array(TypedDict, total=False):
+    """As `Number`, for several."""
+
+    scale: ScaleLike | ArrayLike
+    method: Method
+
+
+class NumberOfScores(Number, total=False):
+    """And how wide the scores are, by deviation or dimension."""
+
+    sigma: float | None
+    d_k: int | None
+
+
+class ArrayOfScores(Array, total=False):
+    """As `NumberOfScores`, for several."""
+
+    sigma: ArrayLike | None
+    d_k: ArrayLike | None
+
+
+class RowNumbers(NumberOfScores, MechanismNumbers, total=False):
+    """The keyword arguments of an expectation over one row."""
+
+
+class RowArrays(ArrayOfScores, MechanismArguments, total=False):
+    """The same over several."""
+
+
+class VectorNumbers(Number, MechanismNumbers, total=False):
+    """Those besides a width that must be given."""
+
+
+class VectorArrays(Array, MechanismArguments, total=False):
+    """The same over several."""
+
+
+class SinkNumbers(NumberOfScores, OtherNumbers, total=False):
+    """Those besides a sink that must be given."""
+
+
+class SinkArrays(ArrayOfScores, OtherArguments, total=False):
+    """The same over several."""
+
+
 class OfRow(Protocol):
     """An expectation over rows of n_keys scores."""
 
     @overload
-    def __call__(
-        self,
-        n_keys: int,
-        *,
-        sigma: float | None = None,
-        d_k: int | None = None,
-        scale: ScaleLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismNumbers],
-    ) -> float: ...
+    def __call__(self, n_keys: int, **where: Unpack[RowNumbers]) -> float: ...
     @overload
-    def __call__(
-        self,
-        n_keys: ArrayLike,
-        *,
-        sigma: ArrayLike | None = None,
-        d_k: ArrayLike | None = None,
-        scale: ScaleLike | ArrayLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismArguments],
-    ) -> Values: ...
+    def __call__(self, n_keys: ArrayLike, **where: Unpack[RowArrays]) -> Values: ...
 
 
 class OfOrder(Protocol):
     """An expectation that has an order before the number of keys."""
 
     @overload
-    def __call__(
-        self,
-        order: int,
-        n_keys: int,
-        *,
-        sigma: float | None = None,
-        d_k: int | None = None,
-        scale: ScaleLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismNumbers],
-    ) -> float: ...
+    def __call__(self, order: int, n_keys: int, **where: Unpack[RowNumbers]) -> float: ...
     @overload
-    def __call__(
-        self,
-        order: int,
-        n_keys: ArrayLike,
-        *,
-        sigma: ArrayLike | None = None,
-        d_k: ArrayLike | None = None,
-        scale: ScaleLike | ArrayLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismArguments],
-    ) -> Values: ...
+    def __call__(self, order: int, n_keys: ArrayLike, **where: Unpack[RowArrays]) -> Values: ...
 
 
 class OfVectors(Protocol):
     """An expectation that needs the width of the vectors."""
 
     @overload
-    def __call__(
-        self,
-        n_keys: int,
-        *,
-        d_k: int,
-        scale: ScaleLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismNumbers],
-    ) -> float: ...
+    def __call__(self, n_keys: int, *, d_k: int, **where: Unpack[VectorNumbers]) -> float: ...
     @overload
-    def __call__(
-        self,
-        n_keys: ArrayLike,
-        *,
-        d_k: ArrayLike,
-        scale: ScaleLike | ArrayLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismArguments],
-    ) -> Values: ...
+    def __call__(self, n_keys: ArrayLike, *, d_k: ArrayLike, **where: Unpack[VectorArrays]) -> Values: ...
 
 
 class OfKey(Protocol):
     """An expectation about one key of the row."""
 
     @overload
-    def __call__(
-        self,
-        n_keys: int,
-        *,
-        key: int = 0,
-        sigma: float | None = None,
-        d_k: int | None = None,
-        scale: ScaleLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismNumbers],
-    ) -> float: ...
+    def __call__(self, n_keys: int, *, key: int = 0, **where: Unpack[RowNumbers]) -> float: ...
     @overload
-    def __call__(
-        self,
-        n_keys: ArrayLike,
-        *,
-        key: ArrayLike = 0,
-        sigma: ArrayLike | None = None,
-        d_k: ArrayLike | None = None,
-        scale: ScaleLike | ArrayLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[MechanismArguments],
-    ) -> Values: ...
+    def __call__(self, n_keys: ArrayLike, *, key: ArrayLike = 0, **where: Unpack[RowArrays]) -> Values: ...
 
 
 class OfSink(Protocol):
     """An expectation about the sink."""
 
     @overload
-    def __call__(
-        self,
-        n_keys: int,
-        *,
-        sink: float,
-        sigma: float | None = None,
-        d_k: int | None = None,
-        scale: ScaleLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[OtherNumbers],
-    ) -> float: ...
+    def __call__(self, n_keys: int, *, sink: float, **where: Unpack[SinkNumbers]) -> float: ...
     @overload
-    def __call__(
-        self,
-        n_keys: ArrayLike,
-        *,
-        sink: ArrayLike,
-        sigma: ArrayLike | None = None,
-        d_k: ArrayLike | None = None,
-        scale: ScaleLike | ArrayLike = None,
-        method: Method = "quadrature",
-        **mechanism: Unpack[OtherArguments],
-    ) -> Values: ...
+    def __call__(self, n_keys: ArrayLike, *, sink: ArrayLike, **where: Unpack[SinkArrays]) -> Values: ...
 
 
 def of_row(function: Callable[..., Values]) -> OfRow:

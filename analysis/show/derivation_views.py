@@ -57,8 +57,7 @@ def _statements(derivation: Derivation) -> list[dict[str, Any]]:
             "formula": Markup(chain.equation.to_mathml()),
             "conditions": "; ".join(item.sentence for item in chain.assumptions if item in assumed),
         }
-        for chain in derivation.chains
-        if chain.role == "statement"
+        for chain in derivation.stated
     ]
 
 

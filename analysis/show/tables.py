@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.measure.result import Study, StudyRow
 from analysis.vocabulary.text import printable
+from attnsym._page import aligned
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,12 +84,8 @@ def needs_footnote(study: Study) -> bool:
 def plain_table(study: Study) -> str:
     """Return the table as lines of text, whatever the width of the terminal."""
     headings, rows = table_of(study)
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    right = [name not in _TEXT_COLUMNS for name in headings]
-    lines = [
-        "  ".join(text.rjust(w) if r else text.ljust(w) for text, w, r in zip(row, widths, right, strict=True)).rstrip()
-        for row in (headings, *rows)
-    ]
+    words = [at for at, name in enumerate(headings) if name in _TEXT_COLUMNS]
+    lines = (line.rstrip() for line in aligned([headings, *rows], left=words))
     return "\n".join([caption(study), *lines, *([FOOTNOTE] if needs_footnote(study) else [])])
 
 

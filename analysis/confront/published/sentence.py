@@ -131,15 +131,9 @@ class Adjudication(Page):
         if self.error >= 10.0:
             return f"× {self.error + 1.0:,.0f}" if self.error < 1e4 else "× over 10,000"
         percent = 100.0 * self.error
-        return (
-            "0"
-            if percent == 0.0
-            else "< 0.1 %"
-            if percent < 0.1
-            else f"{percent:.1f} %"
-            if percent < 10
-            else f"{percent:,.0f} %"
-        )
+        if 0.0 < percent < 0.1:
+            return "< 0.1 %"
+        return "0" if percent == 0.0 else f"{percent:.1f} %" if percent < 10.0 else f"{percent:,.0f} %"
 
     @property
     def shown(self) -> Finding:

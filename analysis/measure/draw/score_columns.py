@@ -57,9 +57,11 @@ class ScoreColumns:
 
     def times_jacobian(self, upstream: Array) -> Array:
         """Return J g in place of g, measured from its entry at the largest weight: J is blind to a constant."""
-        at = self.largest if not self.ties.any() else _first_of_each_column(self.largest)
+        at, exp = self.largest, self.exp
+        if self.ties.any():  # the first is taken out, and the others count
+            at = _first_of_each_column(self.largest)
+            exp = self.exp + (self.largest - at)
         upstream -= np.einsum("ij,ij->j", upstream, at)
-        exp = self.exp + (self.largest - at)  # of ties the first is taken out, and the others count
         mean = column_sums(exp * upstream) / self.partition
         upstream -= mean.astype(upstream.dtype)
         upstream *= exp + at

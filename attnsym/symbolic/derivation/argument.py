@@ -37,7 +37,12 @@ class Argument:
     @property
     def statement(self) -> Statement:
         """What is proved."""
-        return Statement(tuple(chain.equation for chain in self.chains if chain.role == "statement"))
+        return Statement(tuple(chain.equation for chain in self.stated))
+
+    @property
+    def stated(self) -> tuple[Chain, ...]:
+        """The chains that prove the statement: no lemmas, no second routes."""
+        return tuple(chain for chain in self.chains if chain.role == "statement")
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -47,7 +52,7 @@ class Argument:
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What steps cite and what trusted sentences rest on, unless it was withdrawn, in order of first use."""
-        cited = dict.fromkeys(item for step in self.steps for item in (*_under(step), *step.cites))
+        cited = dict.fromkeys(item for step in self.steps for item in (*step.rests_on, *step.cites))
         return tuple(item for item in cited if item not in self.withdrawn)
 
     @property
@@ -60,7 +65,3 @@ class Argument:
     def trusted(self) -> tuple[Axiom, ...]:
         """The axioms that every verdict prints; what is supposed stands in the statement itself."""
         return tuple(axiom for axiom in self.axioms if not axiom.supposed)
-
-
-def _under(step: Step) -> tuple[Assumption, ...]:
-    return tuple(item for known in step.known if isinstance(known.source, Axiom) for item in known.source.under)

@@ -39,7 +39,7 @@ def check(derivation: Argument, name_moments: bool = True) -> Verdict:
         if _hides_remainder(chain):
             return _failed(derivation, chain, position - 1, "it puts in a series that was cut, and shows no remainder")
         proved.append(chain)
-    if not any(chain.role == "statement" for chain in derivation.chains):
+    if not derivation.stated:
         return Verdict(Truth.UNKNOWN, "no chain proves a statement")
     also = " (a second route included)" * any(chain.role == "second route" for chain in derivation.chains)
     return Verdict(
@@ -53,9 +53,8 @@ def check(derivation: Argument, name_moments: bool = True) -> Verdict:
 def required_moments(derivation: Argument) -> tuple[str, ...]:
     """Name the moments that must be finite for the statement to make sense under the assumptions."""
     met: set[Monomial] = set()
-    for chain in derivation.chains:
-        if chain.role == "statement":
-            met |= decide(chain.equation.lhs, chain.equation.rhs, chain.assumptions).moments
+    for chain in derivation.stated:
+        met |= decide(chain.equation.lhs, chain.equation.rhs, chain.assumptions).moments
     return named_moments(met)
 
 
@@ -137,18 +136,13 @@ def _zeros(known: Known) -> tuple[tuple[Any, Any], ...]:
     return (sides[0], 1), (sides[1], -1)
 
 
-def _speaks_of_opaque(equation: Equation) -> bool:
-    """Whether an equation is about what only an axiom says, so that a law alone cannot contradict it."""
-    nodes = equation.lhs.atoms(sympy.Symbol, sympy.IndexedBase) | equation.rhs.atoms(sympy.Symbol, sympy.IndexedBase)
-    return bool(nodes & OPAQUE)
-
-
 def _failed(derivation: Argument, chain: Chain, position: int, trouble: str) -> Verdict:
     """Say which step broke, and look for a law that contradicts what its chain set out to prove."""
     reason = f"step {position + 1} ({derivation.steps[position].rule}) breaks: {trouble}"
     equation = chain.equation
     remaining = [item for item in chain.assumptions if item not in derivation.withdrawn]
-    if equation.relation == "=" and not equation.supposing and not _speaks_of_opaque(equation):
+    # A law alone cannot contradict what only an axiom says.
+    if equation.relation == "=" and not equation.supposing and not equation.symbols & OPAQUE:
         decision = decide(equation.lhs, equation.rhs, remaining)
         if decision.holds:
             reason += f"; yet {equation} still follows from what is left, by another way"

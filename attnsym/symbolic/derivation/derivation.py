@@ -68,8 +68,8 @@ class Derivation(Argument, Page):
         """
         Return for each equation stated, apart, the minimal sets of assumptions under which it holds.
 
-        Equations that are not about moments of vectors alone, are truncated, conditional or rest on a trusted sentence
-        are left out. The vocabulary is that of `weakest_assumptions`.
+        Equations that are truncated, conditional or not about moments of vectors alone are left out, and so are those
+        that no set of the vocabulary gives. The vocabulary is that of `weakest_assumptions`.
         """
         return weakest.by_statement(self)
 

@@ -42,7 +42,7 @@ def unicode_page(derivation: Argument, convention: Convention) -> str:
 
 def _statement_lines(derivation: Argument, convention: Convention) -> list[str]:
     """Each equation; where there are several, with the assumptions of each."""
-    proved = [chain for chain in derivation.chains if chain.role == "statement"]
+    proved = derivation.stated
     labels = _labels(derivation)
     lines = []
     for chain in proved:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from sympy import Symbol
+from sympy import IndexedBase, Symbol
 
 from attnsym._page import one_line
 from attnsym.symbolic.trusted.assumptions import Assumption
@@ -39,6 +39,11 @@ class Equation:
     relation: Relation = "="
     remainder: Any = None
     supposing: tuple[Equation, ...] = ()
+
+    @property
+    def symbols(self) -> frozenset[Any]:
+        """The symbols and vectors that both sides speak of."""
+        return frozenset().union(*(side.atoms(IndexedBase, Symbol) for side in (self.lhs, self.rhs)))
 
     def to_unicode(self, convention: Convention = "columns") -> str:
         """One line of Unicode."""
@@ -149,6 +154,11 @@ class Step(Equation):
     known: tuple[Known, ...] = ()
     slack: Any = None
 
+    @property
+    def rests_on(self) -> tuple[Assumption, ...]:
+        """What the axioms and earlier results rest on that it puts in."""
+        return tuple(item for known in self.known for item in known.assumptions)
+
 
 @dataclass(frozen=True, repr=False)
 class Chain:
@@ -171,7 +181,7 @@ class Chain:
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What its steps cite, and what the axioms and earlier results rest on that it puts in."""
-        cited = [item for step in self.steps for known in step.known for item in known.assumptions]
+        cited = [item for step in self.steps for item in step.rests_on]
         return tuple(dict.fromkeys([*cited, *(item for step in self.steps for item in step.cites)]))
 
     @property

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from sympy import IndexedBase, Symbol
-
 from attnsym._page import Page
 from attnsym.symbolic.deciding import decide
 from attnsym.symbolic.derivation.argument import Argument
@@ -43,7 +41,7 @@ class Needs(Page):
 
 def weakest(derivation: Argument) -> tuple[tuple[Assumption, ...], ...]:
     """Return the sets for all equations at once; `Derivation.weakest_assumptions` documents it."""
-    chains = _stated(derivation)
+    chains = derivation.stated
     if len({frozenset(_vectors(chain)) for chain in chains}) != 1 or not all(map(_is_searched, chains)):
         raise ValueError(f"weakest assumptions are searched for moments of vectors: got {derivation.key}")
     assumed = dict.fromkeys(item for chain in chains for item in chain.assumptions)
@@ -52,34 +50,24 @@ def weakest(derivation: Argument) -> tuple[tuple[Assumption, ...], ...]:
 
 def by_statement(derivation: Argument) -> tuple[Needs, ...]:
     """Return the sets for each equation apart; `Derivation.weakest_by_statement` documents it."""
-    searched = [chain for chain in _stated(derivation) if _is_searched(chain)]
+    searched = [chain for chain in derivation.stated if _is_searched(chain)]
     needs = [
         Needs(chain.equation, _minimal([chain.equation], _vectors(chain), chain.assumptions)) for chain in searched
     ]
     return tuple(own for own in needs if own.sets)
 
 
-def _stated(derivation: Argument) -> list[Chain]:
-    return [chain for chain in derivation.chains if chain.role == "statement"]
-
-
 def _is_searched(chain: Chain) -> bool:
     """Whether an equation is about moments of vectors alone, neither cut nor conditional."""
     equation, vectors = chain.equation, set(_vectors(chain))
-    names = {BY_SYMBOL[node] for side in (equation.lhs, equation.rhs) for node in _nodes(side) if node in BY_SYMBOL}
+    names = {BY_SYMBOL[symbol] for symbol in equation.symbols if symbol in BY_SYMBOL}
     exact = equation.relation == "=" and equation.remainder is None and not equation.supposing
     return bool(vectors) and names <= vectors | {"C_q", "C_k"} and exact
 
 
-def _nodes(side: object) -> set[object]:
-    found: set[object] = side.atoms(IndexedBase, Symbol)  # type: ignore[attr-defined]  # SymPy carries no types
-    return found
-
-
 def _vectors(chain: Chain) -> tuple[str, ...]:
     """The random vectors that an equation speaks of, by themselves or by the moments that bear their names."""
-    equation = chain.equation
-    spoken = {str(node) for side in (equation.lhs, equation.rhs) for node in _nodes(side)}
+    spoken = set(map(str, chain.equation.symbols))
     return tuple(name for name in VECTORS if name in spoken or any(f"({name})" in own for own in spoken))
 
 
