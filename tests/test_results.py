@@ -76,6 +76,15 @@ def test_what_has_numbers_for_many_heads_or_cells_is_a_frame_and_a_figure(name):
     assert result.plot().axes
 
 
+def test_a_study_is_a_table_of_words_to_the_left_and_numbers_to_the_right():
+    _, header, *rows = str(study()).splitlines()
+    assert header.startswith("scale ")
+    assert [row.split()[0] for row in rows[:4]] == ["sqrt", "sqrt", "unscaled", "unscaled"]
+    assert not any(row.startswith(" ") for row in rows[:4])
+    end = header.index("n_keys") + len("n_keys")
+    assert [row[:end].split()[-1] for row in rows[:4]] == ["4"] * 4
+
+
 def test_a_confirmation_is_a_frame_of_its_cells():
     pytest.importorskip("pandas")
     result = confirmation()

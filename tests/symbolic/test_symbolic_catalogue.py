@@ -113,6 +113,15 @@ def test_no_chain_repeats_its_left_side(derivation):
         assert all(step.lhs != step.rhs for step in chain.steps)
 
 
+def test_a_series_that_was_cut_says_so_to_the_end_of_its_chain(derivation):
+    """No line after the cut is printed as an equality, and the last says what the statement says."""
+    for chain in derivation.chains:
+        cut = [step.remainder is not None for step in chain.steps]
+        assert cut == sorted(cut)
+        assert cut[-1] is (chain.equation.remainder is not None), chain.heading
+        assert all("O(" in str(step) for step, is_cut in zip(chain.steps, cut, strict=True) if is_cut)
+
+
 def test_unknown_key_lists_the_known():
     with pytest.raises(ValueError, match="score-variance"):
         derive("score-varience")
